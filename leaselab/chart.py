@@ -1,0 +1,451 @@
+"""The timeline: a trace as a picture, in one grammar for all lessons.
+
+All positions are pixels of a 720 pixel wide card, time is to scale, and whatever can be read only
+in colour is also a shape, a hatch or a word. What has happened is drawn above the veil that covers
+the time ahead, so a notebook's panel can move the veil without drawing anything anew.
+"""
+
+from base64 import b64encode
+from html import escape
+from io import BytesIO
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
+from PIL import Image
+
+WIDTH = 720  # pixels; the axis of time runs from LEFT to RIGHT
+LEFT = 84
+RIGHT = 672
+DPI = 150  # 1.5 picture pixels for each pixel on the page: sharp on a high-resolution screen
+HEAD = 62  # the title's two lines, and the box that says now
+CROP = 36  # without the title
+WORKER = 72
+TASK = 70
+SERVICE = 64
+AXIS = 50
+ROW = 15.5  # height of a line of text
+
+INK = "#1a1a1a"
+FAINT = "#5f5f5f"
+BAND = "#f4f4f4"
+REJECTED = "#B84A00"  # vermilion, dark enough to be read as text on white
+COLOURS = ("#0072B2", "#8A5A00", "#00704F", "#A8527F")
+HATCHES = ("", "////", "....", "xxxx")
+PAST_FOUR = "#555555"
+
+VEIL = 5  # the zorder of the veil; above it lies what has happened and what is certain
+
+
+class Chart:
+    """The picture of a trace at its instant ``now``.
+
+    Args:
+        trace: a ``Trace``.
+        horizon: the last instant of the axis; by default as far as the trace reaches.
+
+    In a notebook it shows itself; ``sentence`` is its text, and its alt text.
+    """
+
+    def __init__(self, trace, horizon=None):
+        self.trace = trace
+        self.horizon = max(horizon or 0, trace.horizon, 1)
+        self.sentence = trace.sentence
+        self._tasks = [task["id"] for task in trace.tasks] or [1]
+        self._top = {}
+        y = HEAD
+        lanes = [(f"worker {name}", WORKER) for name in trace.workers]
+        lanes += [(f"task {task_id}", TASK) for task_id in self._tasks] + [("service", SERVICE)]
+        for lane, height in lanes:
+            self._top[lane] = y
+            y += height
+        self._lanes = lanes
+        self._bottom = y
+        self.height = y + AXIS
+
+    def figure(self):
+        """The whole picture as a matplotlib Figure: title, timeline, veil and now."""
+        self._draw()
+        self._draw_title()
+        self._draw_now()
+        return self._figure
+
+    def png(self):
+        """The whole picture, as the bytes of a PNG."""
+        return _png(self.figure())
+
+    def layers(self):
+        """The picture without title and now, in two PNGs: below the veil, and above it.
+
+        They start at CROP and are ``height - CROP`` pixels high.
+        """
+        self._draw()
+        layers = []
+        for above in (False, True):
+            for artist in self._axes.get_children():
+                artist.set_visible((artist.get_zorder() > VEIL) == above)
+            self._figure.patch.set_alpha(0 if above else 1)
+            layers.append(_png(self._figure, crop=CROP))
+        return tuple(layers)
+
+    def _repr_mimebundle_(self, **_):
+        png = self.png()
+        source = "data:image/png;base64," + b64encode(png).decode()
+        size = {"width": WIDTH, "height": self.height}
+        image = f'<img src="{source}" alt="{escape(self.sentence)}" width="{WIDTH}" />'
+        data = {"text/plain": self.sentence, "text/html": image, "image/png": png}
+        return data, {"image/png": size}
+
+    def _x(self, t):
+        return LEFT + (RIGHT - LEFT) * t / self.horizon
+
+    def _draw(self):
+        self._figure = Figure(figsize=(WIDTH / 100, self.height / 100), dpi=DPI)
+        self._figure.patch.set_facecolor("white")
+        canvas = FigureCanvasAgg(self._figure)
+        self._renderer = canvas.get_renderer()
+        self._axes = self._figure.add_axes((0, 0, 1, 1))
+        self._axes.set_xlim(0, WIDTH)
+        self._axes.set_ylim(self.height, 0)
+        self._axes.axis("off")
+        self._taken = []  # boxes of the texts that are placed
+        self._draw_lanes()
+        self._draw_leases()
+        for worker in self.trace.workers:
+            self._draw_life(worker)
+        self._draw_ledger()
+        for step in self.trace.steps:
+            self._draw_step(step)
+        self._draw_ticks()
+
+    # Lanes
+
+    def _draw_lanes(self):
+        for index, (lane, height) in enumerate(self._lanes):
+            top = self._top[lane]
+            if index % 2 == 0:
+                self._axes.add_patch(
+                    Rectangle((LEFT, top), RIGHT - LEFT, height, color=BAND, lw=0, zorder=1)
+                )
+            y = self._line(lane) if lane.startswith("worker") else top + TASK / 2
+            y = top + 14 if lane == "service" else y
+            name = lane if len(lane) <= 12 else lane[:11] + "~"
+            self._fixed(LEFT - 10, y, name, ha="right", size=9)
+
+    def _line(self, lane):
+        return self._top[lane] + WORKER - 13
+
+    def _draw_life(self, worker):
+        """Solid while the worker lives, dotted while it is gone."""
+        y = self._line(f"worker {worker}")
+        since, alive = LEFT, True
+        for step in self.trace.steps:
+            if step.actor != worker or step.action not in ("crash", "reopen", "crash_and_reopen"):
+                continue
+            x = self._x(step.t)
+            style = {"color": INK, "lw": 1.8} if alive else {"color": FAINT, "lw": 1.2, "ls": ":"}
+            self._plot([since, x], [y, y], zorder=3, **style)
+            alive = step.action != "crash"
+            since = x
+            if step.action == "crash_and_reopen":
+                self._plot([x, x + 13], [y, y], zorder=3, color=FAINT, lw=1.2, ls=":")
+                since = x + 13
+        style = {"color": INK, "lw": 1.8} if alive else {"color": FAINT, "lw": 1.2, "ls": ":"}
+        self._plot([since, RIGHT], [y, y], zorder=3, **style)
+
+    def _draw_leases(self):
+        for task_id in self._tasks:
+            leases = [lease for lease in self.trace.leases if lease.task_id == task_id]
+            shown = leases[-6:]
+            height = min(20, (TASK - 8) / max(len(shown), 1))
+            for row, lease in enumerate(shown):
+                self._draw_lease(lease, self._top[f"task {task_id}"] + 4 + row * height, height - 2)
+
+    def _draw_lease(self, lease, top, height):
+        colour, hatch = _look(lease.generation)
+        start, end = self._x(lease.start), self._x(lease.end)
+        until = end if lease.closed is None else min(end, self._x(lease.closed))
+        middle = top + height / 2
+        self._bar(start, until, top, height, facecolor=colour, alpha=0.2, lw=0)
+        if hatch:
+            self._bar(start, until, top, height, fc="none", ec=colour, hatch=hatch, lw=0, alpha=0.6)
+        self._plot([start, until], [top, top], color=colour, lw=1)
+        self._plot([start, until], [top + height, top + height], color=colour, lw=1)
+        for y in (top, top + height):  # what was left of the lease when it was given back
+            self._plot([until, end], [y, y], color=colour, lw=0.8, ls=":")
+        self._plot([start, start], [top, top + height], color=colour, lw=2, zorder=6)
+        self._plot([end, end], [top, top + height], color=colour, lw=1.4, ls="--", zorder=6)
+        dot = {"color": colour, "marker": "o", "ms": 5.5, "mew": 1.4}
+        self._plot([start], [middle], zorder=7, **dot)
+        self._plot([end], [middle], zorder=7, mfc="white", **dot)
+        if lease.closed is not None:
+            self._plot([until, until], [top, top + height], color=colour, lw=2, zorder=6)
+        for t, old_end in lease.renewed:
+            x = self._x(t)
+            self._plot([x, x], [top + 3, top + height - 3], color=colour, lw=2, zorder=6)
+            x = self._x(old_end)
+            self._plot([x, x], [top, top + height], color=colour, lw=1, ls=":", zorder=6)
+        label = f"gen {lease.generation} [{lease.start}, {lease.end})"
+        size = 8.5 if height >= 14 else 6.5
+        label = self._fixed(start + 8, middle, label, size=size, weight="bold")
+        if self._box(label).x1 > until - 3 and until < end:  # given back: beside what is left
+            label.set_x(until + 6)
+        if self._box(label).x1 > RIGHT + 40:  # no room at the right end of the axis
+            label.set_ha("right")
+            label.set_x(start - 8)
+        self._taken[-1] = self._box(label)
+
+    def _draw_ledger(self):
+        """The service's count as a step line with its numbers; a dotted box while unknown."""
+        top = self._top["service"]
+        base = top + SERVICE - 12
+        counts = [(0, 0)]
+        for step in self.trace.steps:
+            if step.external_calls != counts[-1][1]:
+                counts.append((step.t, step.external_calls))
+        for (t, count), (until, _) in zip(counts, [*counts[1:], (self.horizon, None)]):
+            x, y = self._x(t), base - 6 * min(count, 3)
+            self._plot([x, self._x(until)], [y, y], color=INK, lw=1.6, zorder=3)
+            if count:
+                self._plot([x, x], [y, y + 6], color=INK, lw=1.6, zorder=3)
+        self._fixed(LEFT - 10, base - 3, "ledger", ha="right")
+        for t, count in counts:
+            frame = {**GROUND, "ec": INK, "pad": 1.5, "lw": 1} if count > 1 else GROUND
+            y = base - 6 * min(count, 3) - 9
+            self._fixed(self._x(t) + 5, y, str(count), bbox=frame, weight="bold")
+        calls = [step for step in self.trace.steps if step.returned == "timeout"]
+        if calls:
+            x = self._x(calls[0].t)
+            box = {"fc": "none", "ec": INK, "ls": ":", "lw": 1.2, "zorder": 3}
+            self._axes.add_patch(Rectangle((x, top + 5), RIGHT - x, 19, **box))
+            self._fixed(x + 5, top + 14.5, "uncertain", weight="bold")
+
+    # What happened
+
+    def _draw_step(self, step):
+        if step.actor not in self.trace.workers:
+            if step.action == "act":
+                self._mark(self._x(step.t), self._top["service"] + 14, "^", INK)
+                self._label(self._x(step.t), self._top["service"] + 14, "acts late")
+            return
+        x, y = self._x(step.t), self._line(f"worker {step.actor}")
+        colour = _look(step.row["generation"] if step.row else 1)[0]
+        if step.action == "claim":
+            self._draw_claim(step, x, y, colour)
+        elif step.action in ("crash", "crash_and_reopen"):
+            self._mark(x, y, "X", INK, 11)
+            if step.action == "crash_and_reopen":
+                self._mark(x + 13, y, "v", INK)
+            self._label(x, y, step.action.replace("_and_", ", "), weight="bold")
+        elif step.action == "reopen":
+            self._mark(x, y, "v", INK)
+            self._label(x, y, "reopen")
+        elif step.action == "call_external":
+            self._draw_call(step, x, y)
+        elif step.action == "send_finish":
+            self._mark(x, y, "o", FAINT, 5)
+            self._label(x, y, f"send finish {step.sent['outcome']}")
+        else:
+            self._draw_commit(step, x, y, colour)
+
+    def _draw_claim(self, step, x, y, colour):
+        if step.refused:
+            self._mark(x, y, ">", FAINT, 7.5, hollow=True)
+            self._label(x, y, f"claim: {step.reason.split(',')[0]}")
+            return
+        self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
+        self._mark(x, y, ">", colour)
+        self._label(x, y, "claim")
+
+    def _draw_call(self, step, x, y):
+        arrives = step.sent.get("lost") != "request"
+        end = self._top["service"] + (5 if arrives else -6)
+        self._arrow(x, y, end, INK, ":", head=arrives)
+        self._mark(x, y, "^", INK)
+        word = "call" if step.returned != "timeout" else "call: timeout"
+        self._label(x, y, word)
+
+    def _draw_commit(self, step, x, y, colour):
+        word = step.action.replace("_", " ")
+        if step.action == "finish":
+            word += f" {step.sent['outcome']}"
+        lane = self._top[f"task {step.task_id}"]
+        changed = step.rows_changed
+        rows = f"{changed} row{'' if changed == 1 else 's'} changed"
+        reason = step.reason if step.refused else ""
+        if step.refused:
+            self._arrow(x, y, lane - 4, REJECTED, "--", head=False)
+            self._plot([x - 8, x + 8], [lane - 3, lane - 3], color=REJECTED, lw=3, zorder=7)
+            self._mark(x, y, "o", REJECTED, 11, hollow=True)
+            self._plot([x], [y], marker="x", color=REJECTED, ms=5, mew=1.6, zorder=7.5)
+            said = f"rejected at t={step.t}: {reason}, {rows}"
+            self._label(x, y, _two_lines(said), colour=REJECTED, callout=True)
+            return
+        generation = step.sent.get("generation", step.row["generation"])
+        self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
+        if step.stale:
+            self._mark(x, y, "o", REJECTED, 13, hollow=True)
+        if step.action == "renew":
+            self._plot([x, x], [y - 7, y + 7], color=colour, lw=2.4, zorder=7)
+        else:
+            self._mark(x, y, "o", colour, 8)
+        if step.stale:
+            said = f"accepted at t={step.t}: sent gen {generation}, "
+            said += f"row has gen {step.row['generation']}, {rows}"
+            self._label(x, y, _two_lines(said), colour=REJECTED, callout=True)
+        else:
+            self._label(x, y, word)
+
+    def _lease_y(self, task_id, generation):
+        """The top of a generation's bar."""
+        leases = [lease for lease in self.trace.leases if lease.task_id == task_id][-6:]
+        height = min(20, (TASK - 8) / max(len(leases), 1))
+        rows = [row for row, lease in enumerate(leases) if lease.generation == generation]
+        return self._top[f"task {task_id}"] + 4 + height * (rows[-1] if rows else 0)
+
+    # Title, now, and the ticks of the axis
+
+    def _draw_title(self):
+        text = self._text(12, 5, self.trace.title, va="top", size=10.5, weight="bold")
+        words, lines = self.trace.title.split(), [""]
+        for word in words:
+            text.set_text(f"{lines[-1]} {word}".strip())
+            if self._box(text).x1 > WIDTH - 12 and lines[-1]:
+                lines.append(word)
+            else:
+                lines[-1] = text.get_text()
+        text.set_text("\n".join(lines))
+        if self.trace.struck_out:
+            guards = ", ".join(self.trace.struck_out)
+            self._text(
+                WIDTH - 12, HEAD - 12, f"struck out: {guards}",
+                ha="right", va="center", size=8.5, color=REJECTED, weight="bold", zorder=9,
+            )
+
+    def _draw_now(self):
+        x = self._x(self.trace.now)
+        veil = {"color": "white", "alpha": 0.72, "lw": 0, "zorder": VEIL}
+        self._axes.add_patch(Rectangle((x, HEAD), RIGHT - x, self._bottom - HEAD, **veil))
+        self._plot([x, x], [HEAD - 4, self._bottom], color="black", lw=1.2, zorder=6.5)
+        box = {"fc": "white", "ec": "black", "pad": 2, "lw": 1}
+        self._text(
+            x, HEAD - 12, f"now t={self.trace.now}",
+            ha="center", va="center", size=8.5, weight="bold", bbox=box, zorder=9,
+        )
+
+    def _draw_ticks(self):
+        y = self._bottom
+        self._plot([LEFT, RIGHT], [y, y], color=INK, lw=1, zorder=6)
+        times = {0, *(step.t for step in self.trace.steps)}
+        times |= {lease.end for lease in self.trace.leases}
+        ends = [-1.0] * 3
+        for t in sorted(times):
+            x = self._x(t)
+            text = self._text(x, y, str(t), ha="center", va="top", size=8.5)
+            box = self._box(text)
+            row = next((row for row in range(3) if ends[row] < box.x0 - 2), None)
+            if row is None:
+                text.remove()
+                continue
+            ends[row] = box.x1
+            text.set_y(y + 8 + row * 13)
+            self._plot([x, x], [y, y + 7 + row * 13], color=INK, lw=0.7, zorder=6)
+            self._taken.append(self._box(text))
+
+    # Strokes
+
+    def _plot(self, xs, ys, **style):
+        style = {"solid_capstyle": "butt", "zorder": 4, "clip_on": False, **style}
+        self._axes.add_artist(Line2D(xs, ys, **style))
+
+    def _bar(self, start, end, top, height, **style):
+        self._axes.add_patch(Rectangle((start, top), end - start, height, zorder=2, **style))
+
+    def _arrow(self, x, y, end, colour, style, head=True):
+        self._plot([x, x], [y, end], color=colour, lw=1.2 if head else 2, ls=style, zorder=5.5)
+        if head:
+            self._plot([x], [end - 3], color=colour, marker="v", ms=4, zorder=5.6)
+
+    def _mark(self, x, y, marker, colour, size=8.5, hollow=False):
+        """A mark with a white rim, so that neighbours can be told apart; or a hollow one."""
+        fill, rim, width = ("white", colour, 1.4) if hollow else (colour, "white", 0.7)
+        style = {"marker": marker, "mfc": fill, "mec": rim, "mew": width, "ms": size}
+        self._plot([x], [y], **style, ls="", zorder=7)
+
+    def _text(self, x, y, text, **style):
+        return self._axes.text(x, y, text, **{"color": INK, "zorder": 8, "parse_math": False, **style})
+
+    def _box(self, text):
+        """The box of a text, or of the frame around it, in pixels of the card."""
+        box = text.get_window_extent(self._renderer)
+        left, right = 100 * box.x0 / DPI, 100 * box.x1 / DPI
+        top, bottom = self.height - 100 * box.y1 / DPI, self.height - 100 * box.y0 / DPI
+        return Bbox.from_extents(left - 2, top - 1, right + 2, bottom + 1)
+
+    def _fixed(self, x, y, text, **style):
+        """A text whose place is given, on a white ground."""
+        style = {"ha": "left", "va": "center", "size": 8.5, "bbox": GROUND, **style}
+        text = self._text(x, y, text, **style)
+        self._taken.append(self._box(text))
+        return text
+
+    def _label(self, x, y, text, colour=INK, callout=False, **style):
+        """A text above a mark, where it covers no other: near first, then further up or aside.
+
+        Where there is no room at all the mark stands without its word, which the log still has.
+        """
+        bbox = {**GROUND, "pad": 2.5, "ec": colour, "lw": 1.2} if callout else GROUND
+        label = self._text(
+            x, y, text, ha="center", va="center", size=8.5, color=colour, bbox=bbox, **style
+        )
+        box = self._box(label)
+        half = box.width / 2
+        asides = (0, 0.5, -0.5, 1, -1)
+        places = [(level, aside) for level in range(3) for aside in asides]
+        places += [(level, aside) for level in range(3) for aside in (1.7, -1.7)]
+        for level, aside in places:
+            middle = y - 9 - box.height / 2 - level * ROW
+            place = min(max(x + aside * (half + 2), 4 + half), WIDTH - 4 - half)
+            label.set_position((place, middle))
+            spot = self._box(label)
+            if spot.y0 < y - WORKER + 13 or any(spot.overlaps(other) for other in self._taken):
+                continue
+            self._taken.append(spot)
+            if level or abs(aside) > 1:
+                foot = min(max(x, spot.x0 + 3), spot.x1 - 3)
+                self._plot([x, foot], [y - 5, spot.y1], color=colour, lw=0.7, zorder=6)
+            return
+        label.remove()
+
+
+GROUND = {"fc": "white", "ec": "none", "alpha": 0.92, "pad": 0.8, "lw": 0}
+
+
+def _look(generation):
+    """The colour and the hatch of a generation; past four, grey, and the text must do."""
+    if generation > len(COLOURS):
+        return PAST_FOUR, ""
+    return COLOURS[generation - 1], HATCHES[generation - 1]
+
+
+def _two_lines(text):
+    """A callout in two lines of about the same length, broken at a comma if it can be."""
+    middle = len(text) / 2
+    cuts = [i + 2 for i in range(len(text)) if text.startswith(", ", i)]
+    cut = min(cuts, key=lambda cut: abs(cut - middle), default=len(text))
+    return f"{text[:cut].rstrip()}\n{text[cut:]}".rstrip()
+
+
+def _png(figure, crop=0):
+    """The figure as the bytes of a PNG: cropped and made fast, or whole and made small."""
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[crop * DPI // 100 :]
+    image = Image.fromarray(pixels)
+    if not crop:
+        image = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    file = BytesIO()
+    image.save(file, "PNG", compress_level=1 if crop else 9)
+    return file.getvalue()

@@ -1,0 +1,581 @@
+"""The lab: a clock that the reader moves, workers on a real SQLite file, an outside service.
+
+Whatever is done leaves an ``Event`` in the trace, with the rows and the ledger read back from
+their files. Nothing sleeps and nothing is random: the same calls leave the same trace.
+"""
+
+import json
+import shutil
+import tempfile
+import threading
+import weakref
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+
+from leaselab.errors import InputError, StoreError, whole_number
+from leaselab.protocol import Protocol
+from leaselab.question import Question
+from leaselab.scenarios import Scenario, Step
+from leaselab.store import Claim, Store
+from leaselab.trace import Event, Trace
+
+NEEDS_A_CLAIM = ("renew", "finish", "ack", "release", "commit_run", "exhaust")
+REFUSALS = (None, False, "lease_lost", "revision_conflict")
+
+
+def one_at_a_time(method):
+    """Hold the lab's lock: JupyterLab runs a widget's callbacks in a thread of their own."""
+
+    @wraps(method)
+    def held(self, *args, **kwargs):
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return held
+
+
+@dataclass
+class Worker:
+    """A worker's process: its connection (None once it has crashed) and the claims it knows.
+
+    ``held`` is the claim it believes in. ``earlier`` are claims that a suspended process, or a
+    request sent before a crash, may still come back with.
+    """
+
+    name: str
+    store: Store | None = None
+    held: Claim | None = None
+    earlier: list = field(default_factory=list)
+
+    def drop(self):
+        """The held claim is over, for this worker."""
+        if self.held:
+            self.earlier.append(self.held)
+        self.held = None
+
+    def claim_of(self, generation):
+        """The last claim with this generation that the worker knows, or None."""
+        known = [*self.earlier, *([self.held] if self.held else [])]
+        return next((claim for claim in reversed(known) if claim.generation == generation), None)
+
+
+class Service:
+    """The outside service; its ledger is a text file, one line for each time it acted."""
+
+    def __init__(self, path):
+        self.path = path
+        path.write_text("", encoding="utf-8")
+
+    def act(self, t, worker, key):
+        """Act once, unless a call with the same idempotency key was acted on before."""
+        if key is None or key not in [entry["key"] for entry in self.entries()]:
+            with self.path.open("a", encoding="utf-8") as ledger:
+                ledger.write(json.dumps({"t": t, "worker": worker, "key": key}) + "\n")
+
+    def entries(self):
+        """The ledger as it stands in the file: a list of dicts."""
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+class Lab:
+    """A scenario on a fresh SQLite file, played step by step or changed by the reader.
+
+    Args:
+        scenario: what will happen if the reader only moves the clock; nothing if none is given.
+        protocol: the statements to run; the full protocol if none is given.
+        idempotency_key: whether a call of the service carries the task as its key.
+
+    Attributes:
+        t: the clock, in virtual seconds. It only goes forward; ``back`` plays everything anew.
+        history: the steps that were done. ``future``: the steps to come.
+        branches: histories that were left by going back and doing something else.
+    """
+
+    def __init__(self, scenario=None, *, protocol=None, idempotency_key=False):
+        self.scenario = scenario if scenario is not None else Scenario()
+        if not isinstance(self.scenario, Scenario):
+            raise InputError(f"a scenario is one of leaselab.scenarios, not {scenario!r}.")
+        whole_number("lease", self.scenario.lease, at_least=1)
+        self.protocol = protocol or Protocol()
+        self.idempotency_key = idempotency_key
+        self.folder = Path(tempfile.mkdtemp(prefix="leaselab-"))
+        self.path = self.folder / "lab.sqlite"
+        self.lock = threading.RLock()
+        self.future = list(self.scenario.steps)
+        self.branches = []
+        self.questions = {}
+        self._rehearsed = None
+        self._undone = 0
+        self._open_stores = []
+        self.close = weakref.finalize(self, _remove, self.folder, self._open_stores)
+        self._start_afresh([], 0)
+
+    # What a worker, the client and the clock can do
+
+    def enqueue(self, run_id="run-1", *, available_at=None):
+        """The client writes a task down. Returns None: accepting is not doing."""
+        return self._do("client", "enqueue", run_id=run_id, available_at=available_at)
+
+    def claim(self, worker):
+        """Claim the first task that may run. Returns the generation, or None if refused."""
+        return self._do(worker, "claim")
+
+    def renew(self, worker, *, generation=None):
+        """Renew the lease. Returns its new end, or None if refused."""
+        return self._do(worker, "renew", generation=generation)
+
+    def finish(self, worker, outcome="done", *, generation=None, arrives_at=None):
+        """Finish the task. Returns True if accepted.
+
+        Args:
+            worker: who submits.
+            outcome: ``"done"`` or ``"uncertain"``.
+            generation: an earlier generation to submit with; that of the held claim if None.
+            arrives_at: when the request reaches the file; at once if None. It then arrives even
+                if the worker has crashed meanwhile, and this call returns None.
+        """
+        return self._do(
+            worker, "finish", outcome=outcome, generation=generation, arrives_at=arrives_at
+        )
+
+    def ack(self, worker, *, generation=None):
+        """Tidy a delivery whose run was already written. Returns True if accepted."""
+        return self._do(worker, "ack", generation=generation)
+
+    def release(self, worker, *, generation=None, available_at=None):
+        """Give the task back, available now or later. Returns True if accepted."""
+        return self._do(worker, "release", generation=generation, available_at=available_at)
+
+    def commit_run(self, worker, value, *, revision, generation=None):
+        """Write the run. Returns committed, revision_conflict or lease_lost."""
+        return self._do(
+            worker, "commit_run", value=value, revision=revision, generation=generation
+        )
+
+    def exhaust(self, worker, *, max_attempts=3, generation=None):
+        """Fail task and run if the claim is one too many. Returns True if they failed."""
+        return self._do(worker, "exhaust", max_attempts=max_attempts, generation=generation)
+
+    def call_external(self, worker, *, lost=None, acts_at=None, key=None):
+        """Call the outside service. Returns its ledger's count, or ``"timeout"``.
+
+        Args:
+            worker: who calls.
+            lost: ``"request"`` (the service never hears of it) or ``"reply"`` (it acts, the
+                worker does not hear of it); None if nothing is lost.
+            acts_at: the service is slow and acts at this time; the worker sees a timeout now.
+            key: the idempotency key; by default the task if the lab has such keys, else none.
+        """
+        return self._do(worker, "call_external", lost=lost, acts_at=acts_at, key=key)
+
+    def crash(self, worker):
+        """Drop the worker and close its connection without a commit."""
+        return self._do(worker, "crash")
+
+    def reopen(self, worker):
+        """Start the worker anew on the same file. It remembers nothing."""
+        return self._do(worker, "reopen")
+
+    @one_at_a_time
+    def play_to(self, t):
+        """Move the clock forward to ``t`` and do what the script has up to then; returns the lab.
+
+        A scripted step of a worker that cannot act (the reader crashed it) is left out.
+        """
+        whole_number("t", t)
+        if t < self.t:
+            raise InputError(
+                f"the clock stands at t={self.t} and only goes forward; back() undoes a step."
+            )
+        while self.future and self.future[0].t <= t:
+            self.next()
+        self._pass_time(t)
+        return self
+
+    @one_at_a_time
+    def next(self):
+        """Move the clock to the next thing that happens, and let it happen; returns the lab."""
+        arrival = self._in_flight[0][0] if self._in_flight else None
+        if self.future and (arrival is None or self.future[0].t < arrival):
+            step = self.future.pop(0)
+            self._undone = max(0, self._undone - 1)
+            self._pass_time(step.t)
+            if not self._obstacle(step.actor, step.action, step.arguments.get("generation")):
+                self._perform(step)
+                self.history.append(step)
+        elif arrival is not None:
+            self._pass_time(arrival)
+        return self
+
+    @one_at_a_time
+    def play(self):
+        """Play the script to its end, and whatever is still under way; returns the lab."""
+        while self.future or self._in_flight:
+            self.next()
+        return self
+
+    @one_at_a_time
+    def back(self):
+        """Undo what happened last: all before it is played anew on a fresh file; returns the lab."""
+        times = [0, *(event.t for event in self.events)]
+        if times[-1] < self.t:  # nothing but the clock has moved since
+            return self._return_to(len(self.history), times[-1])
+        acted = bool(self.history) and self.history[-1].t == self.t
+        return self._return_to(len(self.history) - acted, times[-2] if len(times) > 1 else 0)
+
+    @one_at_a_time
+    def rewind(self, t):
+        """Undo everything after ``t``, which is where the clock then stands; returns the lab."""
+        whole_number("t", t)
+        return self._return_to(sum(step.t <= t for step in self.history), min(t, self.t))
+
+    @one_at_a_time
+    def other_branch(self):
+        """Go to the branch that was left first, and leave this one for later; returns the lab."""
+        if not self.branches:
+            raise InputError("there is no other branch; go back and do something else first.")
+        branch = self.branches.pop(0)
+        self.branches.append(tuple(self.history))
+        self._start_afresh(branch, branch[-1].t)
+        self.future = [step for step in self.scenario.steps if step.t > self.t]
+        self._undone = 0
+        return self
+
+    # What can be asked and seen
+
+    @one_at_a_time
+    def ask(self, answer=None):
+        """A question about the next step of the script; with an answer, the answer is locked in.
+
+        The step can be done without an answer. Returns the ``Question``, which holds the verdict
+        once the step is done.
+        """
+        if not self.future:
+            raise InputError("there is no step left to ask about; start again with rewind(0).")
+        step = self.future[0]
+        question = self.questions.setdefault(_key(step), Question(step, len(self.ledger)))
+        if answer is not None:
+            question.lock_in(answer)
+        return question
+
+    @property
+    def score(self):
+        """How many predictions came true, in words."""
+        verdicts = [question.right for question in self.questions.values()]
+        settled = [right for right in verdicts if right is not None]
+        return f"{sum(settled)} of {len(settled)} predictions right"
+
+    @one_at_a_time
+    def why_not(self, worker, action, generation=None):
+        """Why a worker cannot do this now, in the numbers of the moment; None if it can.
+
+        Only a claim is asked of the file beforehand. Whatever else a worker sends, it sends in
+        good faith, and the file answers when it arrives.
+        """
+        obstacle = self._obstacle(worker, action, generation)
+        if obstacle or action != "claim":
+            return obstacle
+        sent = {"owner": worker, "now": self.t, "lease": self.scenario.lease}
+        tasks = self._reader.tasks()
+        if any(not self._reader.refusals("claim", task["id"], **sent) for task in tasks):
+            return None
+        return self._event(worker, "claim", None, _first_unfinished(tasks), asked=sent).reason
+
+    @property
+    def trace(self):
+        """What has happened so far."""
+        return Trace(self.events, self.t, self.scenario.workers, self.protocol.struck_out)
+
+    @property
+    def horizon(self):
+        """Just after the last instant of interest: the script's end, every lease's end."""
+        ends = (self.rehearsal.horizon, self.trace.horizon, *(step.t for step in self.future))
+        return max(ends) + 2
+
+    @property
+    def rehearsal(self):
+        """The trace that the script leaves if the reader changes nothing; played once, elsewhere."""
+        if self._rehearsed is None:
+            lab = Lab(self.scenario, protocol=self.protocol, idempotency_key=self.idempotency_key)
+            self._rehearsed = lab.play().trace
+            lab.close()
+        return self._rehearsed
+
+    @property
+    def ledger(self):
+        """What the service has done, as its ledger's file says: a list of dicts."""
+        return self.service.entries()
+
+    @property
+    def under_way(self):
+        """How many requests are still on their way to the file or to the service."""
+        return len(self._in_flight)
+
+    def to_frame(self):
+        """The trace as a DataFrame."""
+        return self.trace.to_frame()
+
+    def table(self):
+        """The task table, as text and as HTML."""
+        return self.trace.table()
+
+    def chart(self):
+        """The timeline, as a picture with its sentence."""
+        from leaselab.chart import Chart
+
+        return Chart(self.trace, self.horizon)
+
+    def panel(self):
+        """The controls, as a widget."""
+        from leaselab.panel import Panel
+
+        return Panel(self)
+
+    def __repr__(self):
+        return self.trace.title
+
+    # How it is done
+
+    @one_at_a_time
+    def _do(self, actor, action, **arguments):
+        """An action of the reader, now; returns what came back."""
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        obstacle = self._obstacle(actor, action, arguments.get("generation"))
+        if obstacle:
+            hint = "; generation=… submits an earlier one" if "no claim" in obstacle else ""
+            raise InputError(f"{obstacle}{hint}.")
+        step = Step(self.t, actor, action, arguments, scripted=False)
+        returned = self._perform(step)
+        if self._undone:
+            undone, ahead = self.future[: self._undone], self.future[self._undone :]
+            self.branches.append((*self.history, *undone))
+            self.future = [step for step in undone if step.scripted] + ahead
+            self._undone = 0
+        self.history.append(step)
+        return returned
+
+    def _obstacle(self, actor, action, generation=None):
+        """Why the actor itself, whatever the file says, cannot do this now; or None."""
+        if actor == "client":
+            return None
+        if actor not in self.workers:
+            return f"there is no worker {actor!r}; there are {', '.join(self.workers)}"
+        worker = self.workers[actor]
+        if action == "reopen":
+            return f"{actor} has not crashed" if worker.store else None
+        if not worker.store:
+            return f"{actor} has crashed; reopen it first"
+        if action not in NEEDS_A_CLAIM or worker.held:
+            return None
+        if generation is None:
+            return f"{actor} holds no claim"
+        return None if self._reader.tasks() else "there is no task yet; enqueue one first"
+
+    def _perform(self, step):
+        """Do one step; its event joins the trace. Returns what came back."""
+        if not self.path.exists():
+            raise StoreError(f"{self.path} is gone; rewind(0) starts again on a fresh file.")
+        event = getattr(self, f"_{step.action}", self._submit)(step)
+        self.events.append(event)
+        if step.scripted and _key(step) in self.questions:
+            self.questions[_key(step)].settle(event)
+        return event.returned
+
+    def _enqueue(self, step):
+        sent = {"run_id": "run-1", **step.arguments}
+        task_id = self._reader.enqueue(**sent, now=self.t)
+        return self._event("client", "enqueue", None, task_id, self._reader.ran)
+
+    def _claim(self, step):
+        worker = self.workers[step.actor]
+        tasks = self._reader.tasks()
+        claim = worker.store.claim(worker.name, now=self.t, lease=self.scenario.lease)
+        ran = worker.store.ran
+        if not claim:
+            task_id = _first_unfinished(tasks)
+            return self._event(worker.name, "claim", None, task_id, ran, asked=ran[0].sent)
+        worker.drop()
+        worker.held = claim
+        return self._event(worker.name, "claim", claim.generation, claim.task_id, ran)
+
+    def _submit(self, step):
+        """Send a statement together with a claim."""
+        worker = self.workers[step.actor]
+        sent = dict(step.arguments)
+        claim = self._claim_to_send(worker, sent.pop("generation", None))
+        return self._arrive(worker, step.action, claim, sent, worker.store)
+
+    def _finish(self, step):
+        """Like any other, except that it may arrive later, whatever becomes of its sender."""
+        if "arrives_at" not in step.arguments:
+            return self._submit(step)
+        worker = self.workers[step.actor]
+        sent = {"outcome": "done", **step.arguments}
+        claim = self._claim_to_send(worker, sent.pop("generation", None))
+        arrives_at = sent.pop("arrives_at")
+        self._send(arrives_at, lambda: self._arrive(worker, "finish", claim, sent, self._reader))
+        sent = {**sent, "generation": claim.generation, "arrives_at": arrives_at}
+        return self._event(worker.name, "send_finish", None, claim.task_id, sent=sent)
+
+    def _arrive(self, worker, action, claim, sent, store):
+        """A statement with a claim reaches the file through ``store``."""
+        defaults = {
+            "renew": {"now": self.t, "lease": self.scenario.lease},
+            "finish": {"outcome": "done", "now": self.t},
+            "release": {"available_at": self.t},
+            "commit_run": {"now": self.t},
+            "exhaust": {"now": self.t},
+        }
+        returned = getattr(store, action)(claim, **{**defaults.get(action, {}), **sent})
+        if claim == worker.held and action == "renew" and returned:
+            worker.held = claim._replace(lease_until=returned)
+        elif claim == worker.held and returned not in ("committed", "revision_conflict"):
+            worker.drop()
+        asked = store.ran[0].sent if returned in REFUSALS else None
+        sent = {**defaults.get(action, {}), **sent, "generation": claim.generation}
+        return self._event(
+            worker.name, action, returned, claim.task_id, store.ran, sent=sent, asked=asked
+        )
+
+    def _claim_to_send(self, worker, generation):
+        """The claim a worker sends: the one it holds, an earlier one, or one made up."""
+        if generation is None:
+            return worker.held
+        whole_number("generation", generation)
+        known = worker.claim_of(generation)
+        if known:
+            return known
+        task = next(row for row in self._reader.tasks() if row["id"] == self._meant(worker.name))
+        return Claim(task["id"], task["run_id"], worker.name, generation, 0)
+
+    def _call_external(self, step):
+        lost, acts_at = step.arguments.get("lost"), step.arguments.get("acts_at")
+        if lost not in (None, "request", "reply"):
+            raise InputError(f"lost must be 'request', 'reply' or None, not {lost!r}.")
+        task_id = self._meant(step.actor)
+        key = step.arguments.get("key", f"task-{task_id}" if self.idempotency_key else None)
+        sent = {"key": key, "lost": lost, "acts_at": acts_at}
+        if acts_at is not None:
+            self._send(acts_at, lambda: self._act(step.actor, key, task_id))
+        elif lost != "request":
+            self.service.act(self.t, step.actor, key)
+        timeout = lost is not None or acts_at is not None
+        returned = "timeout" if timeout else len(self.ledger)
+        return self._event(step.actor, "call_external", returned, task_id, sent=sent)
+
+    def _act(self, caller, key, task_id):
+        self.service.act(self.t, caller, key)
+        return self._event("service", "act", None, task_id, sent={"caller": caller, "key": key})
+
+    def _crash(self, step):
+        worker = self.workers[step.actor]
+        task_id = self._meant(worker.name)
+        worker.store.close()
+        worker.store = None
+        worker.drop()
+        return self._event(worker.name, "crash", None, task_id)
+
+    def _reopen(self, step):
+        self.workers[step.actor].store = self._open()
+        return self._event(step.actor, "reopen", None, self._meant(step.actor))
+
+    def _meant(self, name):
+        """The task that a worker means when it names none, or None."""
+        worker = self.workers[name]
+        known = [*worker.earlier, *([worker.held] if worker.held else [])]
+        return known[-1].task_id if known else _first_unfinished(self._reader.tasks())
+
+    def _send(self, arrives_at, arrival):
+        """Something is under way: it happens at ``arrives_at``, whatever its sender does."""
+        whole_number("the time of arrival", arrives_at, at_least=self.t)
+        self._in_flight.append((arrives_at, arrival))
+        self._in_flight.sort(key=lambda flight: flight[0])
+
+    def _pass_time(self, t):
+        """Move the clock, and let arrive what is due."""
+        while self._in_flight and self._in_flight[0][0] <= t:
+            self.t, arrival = self._in_flight.pop(0)
+            self.events.append(arrival())
+        self.t = t
+
+    def _event(self, actor, action, returned, task_id, ran=(), *, sent=None, asked=None):
+        """What has just happened, with the rows and the ledger read back from their files.
+
+        ``asked`` is what a refused statement was given; the file is asked which guard said no.
+        """
+        refusals = None
+        if asked is not None:
+            asked = {name: value for name, value in asked.items() if name != "task_id"}
+            refusals = self._reader.refusals(action, task_id, **asked) if task_id else ()
+        earlier = self.events[-1].tasks if self.events else ()
+        return Event(
+            t=self.t,
+            actor=actor,
+            action=action,
+            sent=sent or {},
+            returned=returned,
+            task_id=task_id,
+            before=next((row for row in earlier if row["id"] == task_id), None),
+            tasks=tuple(self._reader.tasks()),
+            runs=tuple(self._reader.runs()),
+            external_calls=len(self.ledger),
+            statements=tuple(ran),
+            refusals=refusals,
+        )
+
+    def _return_to(self, length, t):
+        """Undo all but the first steps of the history; the undone ones come next again."""
+        undone = self.history[length:]
+        self.future[:0] = undone
+        self._undone += len(undone)
+        self._start_afresh(self.history[:length], t)
+        return self
+
+    def _start_afresh(self, history, t):
+        """Fresh files, and the history played on them up to ``t``."""
+        _close_and_delete(self._open_stores, self.path)
+        self.t = 0
+        self.events = []
+        self._in_flight = []
+        self._reader = self._open()
+        self.service = Service(self.folder / "service.jsonl")
+        names = self.scenario.workers
+        self.workers = {name: Worker(name, self._open()) for name in names}
+        self.history = list(history)
+        for step in self.history:
+            self._pass_time(step.t)
+            self._perform(step)
+        self._pass_time(t)
+
+    def _open(self):
+        store = Store(self.path, self.protocol)
+        self._open_stores.append(store)
+        return store
+
+
+def _first_unfinished(tasks):
+    """The id of the task a claim is about: the first that is not final, else the last; or None."""
+    unfinished = [task for task in tasks if task["state"] in ("pending", "running")]
+    unfinished.sort(key=lambda task: (task["available_at"], task["created_at"], task["id"]))
+    task = unfinished[0] if unfinished else tasks[-1] if tasks else None
+    return task and task["id"]
+
+
+def _key(step):
+    """What a question hangs on, as a step cannot be hashed."""
+    return step.t, step.actor, step.action
+
+
+def _close_and_delete(stores, path):
+    """Close every connection for real, then delete the file and what SQLite put beside it."""
+    while stores:
+        stores.pop().close()
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def _remove(folder, stores):
+    while stores:
+        stores.pop().close()
+    shutil.rmtree(folder, ignore_errors=True)

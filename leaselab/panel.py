@@ -1,0 +1,370 @@
+"""The panel: the lab's plain calls as controls, in one column that never changes its size.
+
+It computes nothing that a plain call cannot. The slider is the chart's axis of time; to the right
+of ``lab.t`` it moves the clock on the real file, to the left it looks back at the trace.
+"""
+
+import asyncio
+from base64 import b64encode
+from html import escape
+from importlib.resources import files
+
+import ipywidgets as widgets
+
+from leaselab import chart
+from leaselab.chart import Chart
+from leaselab.errors import InputError, StoreError
+from leaselab.trace import Trace
+
+ACTIONS = {
+    "claim": lambda lab, worker, _: lab.claim(worker),
+    "renew": lambda lab, worker, _: lab.renew(worker),
+    "call the service": lambda lab, worker, truth: lab.call_external(worker, **truth),
+    "finish done": lambda lab, worker, _: lab.finish(worker, "done"),
+    "finish uncertain": lambda lab, worker, _: lab.finish(worker, "uncertain"),
+    "crash": lambda lab, worker, _: lab.crash(worker),
+    "reopen": lambda lab, worker, _: lab.reopen(worker),
+}
+ASKED_AS = {"call the service": "call_external", "finish done": "finish", "finish uncertain": "finish"}
+EARLIER = "submit with an earlier generation"
+TRUTHS = {
+    "it answers": lambda t: {},
+    "the request is lost": lambda t: {"lost": "request"},
+    "it acts, the reply is lost": lambda t: {"lost": "reply"},
+    "it acts 20 later, too late to answer": lambda t: {"acts_at": t + 20},
+}
+# The handle of an IntSlider has no name of its own; a screen reader needs one.
+NAME_THE_HANDLE = (
+    "for (const handle of document.querySelectorAll('.leaselab-clock .noUi-handle'))"
+    " handle.setAttribute('aria-label', 'now: the virtual clock')"
+)
+
+
+class Panel(widgets.VBox):
+    """The controls of a lab.
+
+    Args:
+        lab: a ``Lab``; whatever the panel does, it does by the lab's plain calls.
+
+    ``clock`` is the slider. ``asking`` is the box that, when ticked, locks the steps that matter
+    until an answer is locked in. ``press("next")`` and ``press("A", "claim")`` press a button.
+    """
+
+    def __init__(self, lab):
+        self.lab = lab
+        self._buttons = {}
+        self._pictures = {}
+        self._message = ""
+        self._settling = False
+        self.clock = widgets.IntSlider(min=0, max=lab.horizon, value=lab.t, readout=False)
+        self.clock.add_class("leaselab-clock")
+        self.asking = widgets.Checkbox(
+            value=True, indent=False, description="ask me before the steps that matter"
+        )
+        self.answer = widgets.ToggleButtons(options=["accepted", "refused"], value=None)
+        self.answer.style.button_width = "80px"
+        self.truth = widgets.Dropdown(options=list(TRUTHS), description="When it is called:")
+        self.truth.style.description_width = "auto"
+        self._style = widgets.HTML()
+        self._title = _html(38, "leaselab-title")
+        self._below, self._above = widgets.HTML(), widgets.HTML()
+        self._above.add_class("leaselab-above")
+        self._question = _html(34, "leaselab-small", "leaselab-scroll")
+        self._table = _html(96, "leaselab-small", "leaselab-scroll")
+        self._sentence = _html(66, "leaselab-small", "leaselab-scroll")
+        self._log = _html(220, "leaselab-small", "leaselab-scroll")
+        self._reasons, self._earlier = {}, {}
+        super().__init__(self._column())
+        self.add_class("leaselab")
+        self.clock.observe(self._on_clock, "value")
+        self.asking.observe(lambda _: self._show(), "value")
+        self.answer.observe(lambda _: self._show(), "value")
+        self._show()
+        self._draw_ahead(list(range(len(lab.rehearsal.events) + 1)))
+
+    def press(self, *names):
+        """Press a button from a cell, as a hand would: one that is disabled does nothing.
+
+        Args:
+            names: the button's words, after its worker's name where it has one.
+        """
+        if names not in self._buttons:
+            known = ", ".join(" ".join(words) for words in self._buttons)
+            raise InputError(f"there is no button {' '.join(names)!r}; there are {known}.")
+        if not self._buttons[names].disabled:
+            self._buttons[names].click()
+
+    def _repr_mimebundle_(self, **kwargs):
+        """The widget; and for whatever shows no widgets, one sentence and the picture."""
+        data = super()._repr_mimebundle_(**kwargs)
+        data["text/plain"] = self.lab.trace.sentence
+        data["image/png"] = self.lab.chart().png()
+        return data, {"image/png": {"width": chart.WIDTH}}
+
+    # The column, from top to bottom
+
+    def _column(self):
+        card = widgets.Box([self._below, self.clock, self._above])
+        card.add_class("leaselab-card")
+        clock = [
+            self._button("start", call=lambda: self.lab.rewind(0)),
+            self._button("back", call=self.lab.back),
+            self._button("next", call=self.lab.next),
+            self._button("end", call=self._end),
+            self._button("act from here", call=lambda: self.lab.rewind(self.clock.value)),
+            self._button("other branch", call=self.lab.other_branch),
+        ]
+        lease = [
+            self._button(words, press=lambda offset=offset: self._move_to_lease_end(offset))
+            for words, offset in LEASE_BUTTONS.items()
+        ]
+        question = [self.asking, self.answer, self._button("lock in", call=self._lock_in)]
+        label = _html(28, "leaselab-name")
+        label.value = "service"
+        service = [
+            label,
+            self.truth,
+            self._button("enqueue a task", call=self.lab.enqueue),
+        ]
+        workers = [row for name in self.lab.workers for row in self._worker_rows(name)]
+        return [
+            *(self._style, self._title, card, widgets.HBox(clock), widgets.HBox(lease)),
+            *(self._question, widgets.HBox(question), *workers, widgets.HBox(service)),
+            *(self._table, self._sentence, self._log),
+        ]
+
+    def _worker_rows(self, name):
+        self._reasons[name] = _html(34, "leaselab-small", "leaselab-scroll")
+        self._earlier[name] = widgets.Dropdown(
+            options=["none"], description="generation", layout={"width": "150px"}
+        )
+        self._earlier[name].style.description_width = "auto"
+        label = _html(28, "leaselab-name")
+        label.value = escape(f"worker {name}")
+        buttons = [
+            self._button(name, words, call=lambda act=act: act(self.lab, name, self._truth()))
+            for words, act in ACTIONS.items()
+        ]
+        submit = self._button(name, EARLIER, call=lambda: self._submit_earlier(name))
+        submit = widgets.HBox([submit, self._earlier[name]], layout={"margin": "0 0 0 72px"})
+        return widgets.HBox([label, *buttons]), submit, self._reasons[name]
+
+    def _button(self, *names, call=None, press=None):
+        """A button that does a plain call of the lab, or something of the panel's own."""
+        button = widgets.Button(description=names[-1], tooltip=" ".join(names))
+        button.on_click(lambda _: press() if press else self._do(call))
+        self._buttons[names] = button
+        return button
+
+    # What a control does
+
+    def _do(self, call, stay=False):
+        """A plain call; what it complains of is shown in its place, in the same words."""
+        with self.lab.lock:
+            self._message = ""
+            try:
+                call()
+            except (InputError, StoreError) as error:
+                self._message = str(error)
+            if not stay:
+                self._set_clock(self.lab.t)
+            self._show()
+
+    def _on_clock(self, change):
+        if self._settling:
+            return
+        looking_back = change.new <= self.lab.t
+        self._do(lambda: looking_back or self._advance(change.new), stay=looking_back)
+
+    def _advance(self, t):
+        """Move the clock to ``t``, but not past a step that waits for an answer."""
+        while self._locked() is None and self.lab.future and self.lab.future[0].t <= t:
+            self.lab.next()
+        locked = self._locked()
+        if locked is None or locked.t > t:
+            self.lab.play_to(t)
+        else:
+            self.lab.play_to(max(self.lab.t, locked.t - 1))
+            raise InputError(f"The clock waits at t={self.lab.t} for your answer.")
+
+    def _end(self):
+        steps = [step.t for step in self.lab.future] or [self.lab.t]
+        self._advance(max(steps))
+
+    def _move_to_lease_end(self, offset):
+        self.clock.value = self._lease_end() + offset
+
+    def _lock_in(self):
+        self.lab.ask(self.answer.value)
+
+    def _submit_earlier(self, name):
+        self.lab.finish(name, generation=self._earlier[name].value)
+
+    def _truth(self):
+        return TRUTHS[self.truth.value](self.lab.t)
+
+    def _locked(self):
+        """The next step, if it waits for an answer."""
+        step = self.lab.future[0] if self.lab.future else None
+        waits = step is not None and step.ask and self.asking.value
+        return step if waits and self.lab.ask().answer is None else None
+
+    def _lease_end(self):
+        """The end of the last lease, or None."""
+        leases = self.lab.trace.leases
+        return leases[-1].end if leases else None
+
+    # What it shows
+
+    def _show(self):
+        """Bring every widget up to date; those that stay the same send nothing."""
+        lab, now = self.lab, self.clock.value
+        trace = lab.trace.at(now)
+        looking_back = now < lab.t
+        prefix = f"looking back at t={now}; the file is at t={lab.t}. " if looking_back else ""
+        self._title.value = escape(self._message or prefix + trace.title)
+        self._sentence.value = escape(trace.sentence)
+        self._show_picture(trace)
+        self._table.value = self._table_html(trace)
+        self._log.value = "".join(map(_log_html, reversed(trace.steps)))
+        self._show_question()
+        self._show_clock_buttons(looking_back)
+        for name in lab.workers:
+            self._show_worker(name, looking_back)
+
+    def _show_picture(self, trace):
+        below, above, height = self._picture(trace)
+        self._style.value = _style(height)
+        self._below.value = f'<img src="{below}" alt="" />'
+        self._above.value = f'<img src="{above}" alt="{escape(trace.sentence)}" />'
+
+    def _picture(self, trace):
+        """The two layers as addresses, and their height; drawn once for each set of events."""
+        horizon = max(self.clock.max, self.lab.horizon)
+        key = (horizon, *((event.t, event.actor, event.sentence) for event in trace.events))
+        if key not in self._pictures:
+            drawing = Chart(trace, horizon)
+            layers = ("data:image/png;base64," + b64encode(png).decode() for png in drawing.layers())
+            self._pictures[key] = (*layers, drawing.height - chart.CROP)
+        return self._pictures[key]
+
+    def _draw_ahead(self, lengths):
+        """Draw the script's pictures before they are needed, one whenever the kernel is idle."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no kernel, nobody to wait for
+            return
+        events = self.lab.rehearsal.events[: lengths.pop(0)]
+        self._picture(Trace(events, workers=self.lab.scenario.workers))
+        if lengths:
+            loop.call_later(0.1, self._draw_ahead, lengths)
+
+    def _table_html(self, trace):
+        calls = ", ".join(f"t={entry['t']} for {entry['worker']}" for entry in self.lab.ledger)
+        return (
+            f"{trace.table()._repr_html_()}"
+            f"<div>ledger: {trace.external_calls} {escape(f'({calls})') if calls else ''}</div>"
+            f"<div>file: {escape(str(self.lab.path))}</div>"
+        )
+
+    def _show_question(self):
+        lab, locked = self.lab, self._locked()
+        waiting = lab.future and lab.future[0].ask and self.asking.value
+        settled = [question for question in lab.questions.values() if question.right is not None]
+        if waiting:
+            text = repr(lab.ask())
+        else:
+            text = repr(settled[-1]) if settled else "No question is open."
+        score = f" <b>{escape(lab.score)}.</b>" if settled else ""
+        self._question.value = escape(text) + score
+        if locked and self.answer.options != lab.ask().choices:
+            self.answer.options = lab.ask().choices
+            self.answer.value = None
+        self.answer.disabled = locked is None
+        self._buttons["lock in",].disabled = locked is None or self.answer.value is None
+
+    def _show_clock_buttons(self, looking_back):
+        lab, locked, end = self.lab, self._locked() is not None, self._lease_end()
+        for words, disabled in {
+            "start": not lab.events,
+            "back": not lab.events,
+            "next": locked or not (lab.future or lab.under_way),
+            "end": locked or not (lab.future or lab.under_way),
+            "act from here": not looking_back,
+            "other branch": not lab.branches,
+        }.items():
+            self._buttons[words,].disabled = disabled
+        for words, offset in LEASE_BUTTONS.items():
+            button = self._buttons[words,]
+            button.disabled = end is None
+            button.description = words if end is None else f"{words} (t={end + offset})"
+
+    def _show_worker(self, name, looking_back):
+        lab = self.lab
+        generations = [claim.generation for claim in lab.workers[name].earlier] or ["none"]
+        if list(self._earlier[name].options) != generations:
+            self._earlier[name].options = generations
+            self._earlier[name].value = generations[-1]
+        reasons = {}
+        for words in (*ACTIONS, EARLIER):
+            if looking_back:
+                reason = "looking back"
+            elif words == EARLIER:
+                reason = lab.why_not(name, "finish", generation=0)
+                if generations == ["none"]:
+                    reason = f"{name} has no earlier generation"
+            else:
+                reason = lab.why_not(name, ASKED_AS.get(words, words))
+            self._buttons[name, words].disabled = reason is not None
+            if reason:
+                reasons.setdefault(reason, []).append(words)
+        self._reasons[name].value = "; ".join(
+            f"<b>{', '.join(words)}</b>: {escape(reason)}" for reason, words in reasons.items()
+        )
+
+    def _set_clock(self, t):
+        """Move the slider to where the clock of the lab stands."""
+        self._settling = True
+        self.clock.max = max(self.clock.max, self.lab.horizon)
+        self.clock.value = t
+        self._settling = False
+
+
+LEASE_BUTTONS = {"just before the lease ends": -1, "when it ends": 0, "just after": 1}
+
+
+def _html(height, *classes):
+    """A piece of text of fixed height, so that nothing below it moves."""
+    html = widgets.HTML(layout={"height": f"{height}px", "overflow": "hidden", "margin": "1px 0"})
+    for name in classes:
+        html.add_class(name)
+    return html
+
+
+def _style(height):
+    """The style sheet, with the chart's measures put in."""
+    axis = height - chart.AXIS
+    measures = {
+        "height": height,
+        "track": chart.RIGHT - chart.LEFT + 12,  # an IntSlider keeps 6 pixels free on each side
+        "left": chart.LEFT - 6,
+        "top": axis - 14,
+        "lanes": axis - chart.HEAD + chart.CROP,
+    }
+    css = (files("leaselab") / "panel.css").read_text(encoding="utf-8")
+    for name, value in measures.items():
+        css = css.replace(f"{{{name}}}", str(value))
+    return f'<style onload="{escape(NAME_THE_HANDLE)}">{css}</style>'
+
+
+def _log_html(step):
+    """A step as a sentence; the SQL that ran opens below it."""
+    sentence = escape(f"t={step.t}: {step.sentence}.")
+    if not step.statements:
+        return f"<div>{sentence}</div>"
+    rows = f"{step.rows_changed} row{'' if step.rows_changed == 1 else 's'} changed"
+    ran = "".join(
+        f"<pre>{escape(statement.sql)}{escape(str(statement.sent))}</pre>"
+        for statement in step.statements
+    )
+    return f"<details><summary>{sentence} {rows}.</summary>{ran}</details>"

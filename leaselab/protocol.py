@@ -1,0 +1,106 @@
+"""The protocol: every SQL statement, and the guards that can be struck out of it.
+
+A statement is one file in ``leaselab/sql``. A line that ends in ``-- guard: NAME`` is a guard: a
+condition that refuses something. ``Protocol.without`` strikes such lines out by turning them into
+SQL comments, so the text a reader sees is, letter by letter, the text that SQLite runs.
+"""
+
+import re
+from importlib.resources import files
+
+GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
+STRUCK_OUT = "-- struck out: "
+
+
+class Protocol:
+    """The statements of the protocol by name, some guards perhaps struck out.
+
+    ``protocol["finish"]`` is the text of ``finish.sql``. A verb of two statements has a second
+    file, such as ``exhaust.run.sql``; its guards belong to the same verb.
+    """
+
+    def __init__(self):
+        folder = files("leaselab") / "sql"
+        self._statements = {
+            file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
+            for file in sorted(folder.iterdir(), key=lambda file: file.name)
+            if file.name.endswith(".sql")
+        }
+        self.struck_out = ()
+
+    def __getitem__(self, name):
+        """The SQL text of one statement; ``KeyError`` with the known names if there is none."""
+        if name not in self._statements:
+            raise KeyError(f"no statement {name!r}; there are {', '.join(self._statements)}")
+        return self._statements[name]
+
+    @property
+    def guards(self):
+        """The names of all guards still in force, as ``"finish.generation"``, in order."""
+        return tuple(
+            dict.fromkeys(
+                f"{_verb(name)}.{guard}"
+                for name in self._statements
+                for _, guards in self._lines(name)
+                for guard in guards
+            )
+        )
+
+    def conditions(self, name):
+        """The conditions of one statement's guards, as SQL expressions by guard name.
+
+        A guard that only permits (its line begins with OR) is no condition and is left out.
+        """
+        conditions = {}
+        for line, guards in self._lines(name):
+            for guard in guards:
+                conditions[guard] = conditions.get(guard, "") + GUARD.sub("", line).strip() + "\n"
+        return {
+            guard: condition.removeprefix("AND ").strip()
+            for guard, condition in conditions.items()
+            if condition.startswith("AND ")
+        }
+
+    def without(self, *guards):
+        """A protocol in which these guards are struck out; this one stays as it is.
+
+        Args:
+            guards: ``"generation"`` strikes that guard out of every statement,
+                ``"finish.generation"`` out of one.
+
+        Raises:
+            ValueError: a guard of that name is not in force; the message lists those that are.
+        """
+        for guard in guards:
+            if guard not in self.guards and guard not in {g.split(".")[1] for g in self.guards}:
+                raise ValueError(f"no guard {guard!r}; there are {', '.join(self.guards)}")
+        changed = Protocol.__new__(Protocol)
+        changed._statements = {
+            name: _strike_out(name, text, guards) for name, text in self._statements.items()
+        }
+        changed.struck_out = self.struck_out + guards
+        return changed
+
+    def _lines(self, name):
+        """The guard lines of one statement that are in force, each with its guards' names."""
+        for line in self[name].splitlines():
+            match = GUARD.search(line)
+            if match and not line.lstrip().startswith(STRUCK_OUT):
+                yield line, match[1].split(", ")
+
+
+def _verb(name):
+    return name.split(".")[0]
+
+
+def _strike_out(name, text, guards):
+    lines = []
+    for line in text.splitlines():
+        match = GUARD.search(line)
+        named = match[1].split(", ") if match else []
+        struck = any(guard in guards or f"{_verb(name)}.{guard}" in guards for guard in named)
+        if struck and not line.lstrip().startswith(STRUCK_OUT):
+            condition = line.lstrip()
+            line = line[: len(line) - len(condition)] + STRUCK_OUT + condition
+        lines.append(line)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,289 @@
+"""The store: an SQLite file, and one method for each verb of the protocol.
+
+The store knows no clock: ``now`` is always an argument, an integer in the caller's unit. A refusal
+is a return value; an exception means a wrong argument (``InputError``) or a file that cannot be
+used (``StoreError``).
+"""
+
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from leaselab.errors import InputError, StoreError, whole_number
+from leaselab.protocol import Protocol
+
+APPLICATION_ID = 0x1EA5E1AB  # marks a file as ours in SQLite's own header
+OUTCOMES = ("done", "uncertain")
+OLDEST_SQLITE = (3, 37, 0)  # STRICT tables; RETURNING is older
+
+
+class Claim(NamedTuple):
+    """What a worker holds after a claim, and sends along with everything it writes."""
+
+    task_id: int
+    run_id: str
+    owner: str
+    generation: int
+    lease_until: int
+
+
+class Statement(NamedTuple):
+    """A statement that ran: its text, what was sent along, and how many rows it changed."""
+
+    sql: str
+    sent: dict
+    rows_changed: int
+
+
+class Store:
+    """One connection to one file; a worker that crashes loses its own and nobody else's.
+
+    Args:
+        path: an SQLite file, made if it is not there, or ``":memory:"``.
+        protocol: the statements to run; the full protocol if none is given.
+
+    Every commit reaches the disk before the verb returns (write-ahead log, ``synchronous=FULL``):
+    neither a killed process nor a power cut loses one. A locked file is waited for, 5 seconds.
+    Threads may share a store, one at a time.
+    """
+
+    def __init__(self, path=":memory:", protocol=None):
+        self.path = path
+        self.protocol = protocol or Protocol()
+        self.ran = []  # the statements of the last verb
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(
+                f"SQLite {sqlite3.sqlite_version} is too old: leaselab needs 3.37 or newer; "
+                "a newer Python brings it along."
+            )
+        if path != ":memory:" and Path(path).is_dir():
+            raise StoreError(f"{path} is a folder; give the path of a file in it.")
+        with self._sentences():
+            self._connection = sqlite3.connect(
+                path, timeout=5, isolation_level=None, check_same_thread=False
+            )
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def enqueue(self, run_id, *, now, available_at=None):
+        """Write a new task of a run down, to be claimed from ``available_at`` (``now``) on.
+
+        Returns the task's id.
+        """
+        if not isinstance(run_id, str) or not run_id:
+            raise InputError(f"a run's id must be a text that is not empty, not {run_id!r}.")
+        whole_number("now", now)
+        available_at = whole_number("available_at", now if available_at is None else available_at)
+        with self._transaction():
+            self._run("enqueue.run", run_id=run_id)
+            sent = {"run_id": run_id, "available_at": available_at, "now": now}
+            return self._run("enqueue", **sent)[0]["id"]
+
+    def claim(self, owner, *, now, lease):
+        """Claim the first task that may run, for ``[now, now + lease)``.
+
+        Returns a ``Claim``, or None if no task may be claimed now.
+        """
+        _check_owner(owner)
+        whole_number("now", now)
+        whole_number("lease", lease, at_least=1)
+        rows = self._run("claim", owner=owner, now=now, lease=lease)
+        return Claim(*rows[0]) if rows else None
+
+    def renew(self, claim, *, now, lease):
+        """Prolong a live lease to ``now + lease``. Returns the new end, or None if it is lost."""
+        whole_number("now", now)
+        whole_number("lease", lease, at_least=1)
+        rows = self._run("renew", **_identity(claim), now=now, lease=lease)
+        return rows[0]["lease_until"] if rows else None
+
+    def finish(self, claim, outcome="done", *, now):
+        """Write down that the task ended, ``"done"`` or ``"uncertain"``. Returns True if accepted.
+
+        The claim's owner is not looked at: its generation decides.
+        """
+        if outcome not in OUTCOMES:
+            raise InputError(f"outcome must be 'done' or 'uncertain', not {outcome!r}.")
+        whole_number("now", now)
+        sent = {"outcome": outcome, **_identity(claim, "task_id", "generation"), "now": now}
+        self._run("finish", **sent)
+        return self._changed()
+
+    def ack(self, claim):
+        """Tidy a delivery whose run was already written. Returns True if it was this claim's."""
+        self._run("ack", **_identity(claim, "task_id", "owner", "generation"))
+        return self._changed()
+
+    def release(self, claim, *, available_at):
+        """Give a claimed task back, to be claimed from ``available_at`` on. True if accepted."""
+        whole_number("available_at", available_at)
+        sent = _identity(claim, "task_id", "owner", "generation")
+        self._run("release", **sent, available_at=available_at)
+        return self._changed()
+
+    def commit_run(self, claim, value, *, revision, now):
+        """Write the run's value if its revision and this claim's lease both still hold.
+
+        Returns ``"committed"``, ``"lease_lost"`` (stop working) or ``"revision_conflict"`` (read
+        the run again).
+        """
+        whole_number("revision", revision)
+        whole_number("now", now)
+        with self._transaction():
+            lease = {**_identity(claim), "now": now}
+            self._run("commit_run", value=value, revision=revision, **lease)
+            if self._changed():
+                return "committed"
+            return "revision_conflict" if self._run("commit_run.lease", **lease) else "lease_lost"
+
+    def exhaust(self, claim, *, now, max_attempts=3):
+        """Fail the task and its run if the claim is one too many. Returns True if they failed.
+
+        Every claim is an attempt, so the fourth is one too many by default.
+        """
+        whole_number("now", now)
+        whole_number("max_attempts", max_attempts)
+        with self._transaction():
+            self._run("exhaust", **_identity(claim), now=now, max_attempts=max_attempts)
+            if not self._changed():
+                return False
+            self._run("exhaust.run", run_id=claim.run_id)
+            return True
+
+    def tasks(self):
+        """Every task as it stands in the file: a list of dicts, by id."""
+        return [dict(row) for row in self._fetch("SELECT * FROM tasks ORDER BY id")]
+
+    def runs(self):
+        """Every run as it stands in the file: a list of dicts, in order of creation."""
+        return [dict(row) for row in self._fetch("SELECT * FROM runs ORDER BY rowid")]
+
+    def refusals(self, name, task_id, **sent):
+        """The guards that refuse this statement for one task, as SQLite judges them now.
+
+        Args:
+            name: the statement, such as ``"claim"``.
+            task_id: the task that the guards are asked about.
+            sent: the statement's parameters.
+
+        Returns the names of the guards that say no, in the order of the statement.
+        """
+        conditions = self.protocol.conditions(name)
+        if not conditions:
+            return ()
+        alias = "candidate" if name == "claim" else "tasks"
+        answers = self._fetch(
+            f"SELECT {', '.join(f'({condition}) IS TRUE' for condition in conditions.values())} "
+            "FROM (SELECT tasks.*, revision FROM tasks JOIN runs ON runs.id = run_id) "
+            f"AS {alias} WHERE {alias}.id = :task_id",
+            {**sent, "task_id": task_id},
+        )[0]
+        return tuple(guard for guard, holds in zip(conditions, answers) if not holds)
+
+    def close(self):
+        """Close the connection for real, so that the file can be deleted; twice is once."""
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _prepare(self):
+        """Make the tables in an empty file; refuse a file that is somebody else's."""
+        self._connection.row_factory = sqlite3.Row
+        if not self._is_ours():
+            with self._transaction():
+                if not self._is_ours():  # another process may have been faster
+                    self._create_tables()
+        self._fetch("PRAGMA journal_mode = WAL")
+        self._fetch("PRAGMA synchronous = FULL")
+        self._fetch("PRAGMA foreign_keys = ON")
+
+    def _is_ours(self):
+        return self._fetch("PRAGMA application_id")[0][0] == APPLICATION_ID
+
+    def _create_tables(self):
+        if self._fetch("SELECT count(*) FROM sqlite_schema")[0][0]:
+            raise StoreError(
+                f"{self.path} holds the tables of another program; nothing was changed. "
+                "Give the path of a new file."
+            )
+        for statement in self.protocol["schema"].split(";"):
+            self._fetch(statement)
+        self._fetch(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _run(self, name, **sent):
+        """Run one statement of the protocol and remember it in ``ran``; returns its rows."""
+        if not self._connection.in_transaction:
+            self.ran = []
+        before = self._connection.total_changes
+        rows = self._fetch(self.protocol[name], sent)
+        changed = self._connection.total_changes - before
+        self.ran.append(Statement(self.protocol[name], sent, changed))
+        return rows
+
+    def _changed(self):
+        return self.ran[-1].rows_changed == 1
+
+    def _fetch(self, sql, sent=()):
+        """Run one statement to its end: a RETURNING that is not read to the end is not done."""
+        with self._sentences():
+            return self._connection.execute(sql, sent).fetchall()
+
+    @contextmanager
+    def _transaction(self):
+        """Two statements, one change: BEGIN IMMEDIATE, so that no other writer comes between."""
+        self._fetch("BEGIN IMMEDIATE")
+        self.ran = []
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._fetch("COMMIT")
+
+    @contextmanager
+    def _sentences(self):
+        """Turn what SQLite says into a sentence that names the file and the way out."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(_sentence(self.path, error)) from error
+
+
+def _identity(claim, *fields):
+    if not isinstance(claim, Claim):
+        raise InputError(f"a claim must be what claim() returned, not {claim!r}.")
+    whole_number("generation", claim.generation)
+    fields = fields or ("task_id", "run_id", "owner", "generation")
+    return {field: getattr(claim, field) for field in fields}
+
+
+def _check_owner(owner):
+    if not isinstance(owner, str) or not owner:
+        raise InputError(f"an owner must be a text that is not empty, not {owner!r}.")
+
+
+def _sentence(path, error):
+    said = str(error)
+    if "not a database" in said:
+        return f"{path} is no SQLite file; nothing was changed. Give the path of a new file."
+    if "unable to open" in said:
+        return f"{path} cannot be opened; does its folder exist, and may you write in it?"
+    if "locked" in said:
+        return f"{path} is locked by another program for 5 seconds now; close it there, try again."
+    if "readonly" in said:
+        return f"{path} is read-only; nothing was changed. Allow writing, or give another path."
+    if "full" in said:
+        return f"the disk of {path} is full; nothing was changed. Free some space and try again."
+    if "closed database" in said:
+        return f"this store of {path} is closed; open a new one."
+    return f"{path}: SQLite says {said!r}."
