@@ -9,7 +9,6 @@ from base64 import b64encode
 from html import escape
 from io import BytesIO
 
-import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -25,8 +24,9 @@ HEAD = 62  # the title's two lines, and the box that says now
 CROP = 36  # without the title
 WORKER = 72
 TASK = 70
+ROWS = 5  # leases of one task that are shown; with more, the last ones
 SERVICE = 64
-AXIS = 50
+AXIS = 54
 ROW = 15.5  # height of a line of text
 
 INK = "#1a1a1a"
@@ -132,8 +132,7 @@ class Chart:
                 )
             y = self._line(lane) if lane.startswith("worker") else top + TASK / 2
             y = top + 14 if lane == "service" else y
-            name = lane if len(lane) <= 12 else lane[:11] + "~"
-            self._fixed(LEFT - 10, y, name, ha="right", size=9)
+            self._fixed(LEFT - 10, y, **_lane_name(self._plain(lane)), ha="right")
 
     def _line(self, lane):
         return self._top[lane] + WORKER - 13
@@ -159,7 +158,7 @@ class Chart:
     def _draw_leases(self):
         for task_id in self._tasks:
             leases = [lease for lease in self.trace.leases if lease.task_id == task_id]
-            shown = leases[-6:]
+            shown = leases[-ROWS:]
             height = min(20, (TASK - 8) / max(len(shown), 1))
             for row, lease in enumerate(shown):
                 self._draw_lease(lease, self._top[f"task {task_id}"] + 4 + row * height, height - 2)
@@ -254,7 +253,7 @@ class Chart:
     def _draw_claim(self, step, x, y, colour):
         if step.refused:
             self._mark(x, y, ">", FAINT, 7.5, hollow=True)
-            self._label(x, y, f"claim: {step.reason.split(',')[0]}")
+            self._label(x, y, self._plain(f"claim: {step.reason.split(',')[0]}"))
             return
         self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
         self._mark(x, y, ">", colour)
@@ -281,7 +280,7 @@ class Chart:
             self._plot([x - 8, x + 8], [lane - 3, lane - 3], color=REJECTED, lw=3, zorder=7)
             self._mark(x, y, "o", REJECTED, 11, hollow=True)
             self._plot([x], [y], marker="x", color=REJECTED, ms=5, mew=1.6, zorder=7.5)
-            said = f"rejected at t={step.t}: {reason}, {rows}"
+            said = self._plain(f"rejected at t={step.t}: {reason}, {rows}")
             self._label(x, y, _two_lines(said), colour=REJECTED, callout=True)
             return
         generation = step.sent.get("generation", step.row["generation"])
@@ -301,7 +300,7 @@ class Chart:
 
     def _lease_y(self, task_id, generation):
         """The top of a generation's bar."""
-        leases = [lease for lease in self.trace.leases if lease.task_id == task_id][-6:]
+        leases = [lease for lease in self.trace.leases if lease.task_id == task_id][-ROWS:]
         height = min(20, (TASK - 8) / max(len(leases), 1))
         rows = [row for row, lease in enumerate(leases) if lease.generation == generation]
         return self._top[f"task {task_id}"] + 4 + height * (rows[-1] if rows else 0)
@@ -309,9 +308,10 @@ class Chart:
     # Title, now, and the ticks of the axis
 
     def _draw_title(self):
-        text = self._text(12, 5, self.trace.title, va="top", size=10.5, weight="bold")
-        words, lines = self.trace.title.split(), [""]
-        for word in words:
+        title = self._plain(self.trace.title)
+        text = self._text(12, 5, title, va="top", size=10.5, weight="bold")
+        lines = [""]
+        for word in title.split():
             text.set_text(f"{lines[-1]} {word}".strip())
             if self._box(text).x1 > WIDTH - 12 and lines[-1]:
                 lines.append(word)
@@ -319,11 +319,11 @@ class Chart:
                 lines[-1] = text.get_text()
         text.set_text("\n".join(lines))
         if self.trace.struck_out:
-            guards = ", ".join(self.trace.struck_out)
-            self._text(
-                WIDTH - 12, HEAD - 12, f"struck out: {guards}",
-                ha="right", va="center", size=8.5, color=REJECTED, weight="bold", zorder=9,
-            )
+            guards = f"struck out: {', '.join(self.trace.struck_out)}"
+            style = {"va": "center", "size": 8.5, "color": REJECTED, "weight": "bold"}
+            right = self._x(self.trace.now) < WIDTH / 2  # on the side where now is not
+            x, side = (WIDTH - 12, "right") if right else (12, "left")
+            self._text(x, HEAD - 12, guards, ha=side, **style)
 
     def _draw_now(self):
         x = self._x(self.trace.now)
@@ -351,9 +351,15 @@ class Chart:
                 text.remove()
                 continue
             ends[row] = box.x1
-            text.set_y(y + 8 + row * 13)
-            self._plot([x, x], [y, y + 7 + row * 13], color=INK, lw=0.7, zorder=6)
+            text.set_y(y + 11 + row * 13)
+            self._plot([x, x], [y, y + 10 + row * 13], color=INK, lw=0.7, zorder=6)
             self._taken.append(self._box(text))
+
+    def _plain(self, text):
+        """A text with each worker's number for a name that the font may lack."""
+        for number, name in enumerate(self.trace.workers, start=1):
+            text = text if name.isascii() else text.replace(name, f"no. {number}")
+        return text
 
     # Strokes
 
@@ -421,7 +427,7 @@ class Chart:
         label.remove()
 
 
-GROUND = {"fc": "white", "ec": "none", "alpha": 0.92, "pad": 0.8, "lw": 0}
+GROUND = {"fc": "white", "ec": "none", "pad": 0.8, "lw": 0}
 
 
 def _look(generation):
@@ -429,6 +435,15 @@ def _look(generation):
     if generation > len(COLOURS):
         return PAST_FOUR, ""
     return COLOURS[generation - 1], HATCHES[generation - 1]
+
+
+def _lane_name(name):
+    """A lane's name; a long one in two lines, with its beginning and its end."""
+    if len(name) <= 10:
+        return {"text": name, "size": 9}
+    kind, _, name = name.partition(" ")
+    name = name if len(name) <= 10 else f"{name[:4]}~{name[-5:]}"
+    return {"text": f"{kind}\n{name}", "size": 8}
 
 
 def _two_lines(text):
@@ -442,8 +457,9 @@ def _two_lines(text):
 def _png(figure, crop=0):
     """The figure as the bytes of a PNG: cropped and made fast, or whole and made small."""
     figure.canvas.draw()
-    pixels = np.asarray(figure.canvas.buffer_rgba())[crop * DPI // 100 :]
-    image = Image.fromarray(pixels)
+    width, height = figure.canvas.get_width_height()
+    image = Image.frombuffer("RGBA", (width, height), figure.canvas.buffer_rgba())
+    image = image.crop((0, crop * DPI // 100, width, height))
     if not crop:
         image = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
     file = BytesIO()

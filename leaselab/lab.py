@@ -22,6 +22,8 @@ from leaselab.trace import Event, Trace
 
 NEEDS_A_CLAIM = ("renew", "finish", "ack", "release", "commit_run", "exhaust")
 REFUSALS = (None, False, "lease_lost", "revision_conflict")
+# What a worker may be told about the claim it holds, and still hold it.
+GO_ON = (("commit_run", "committed"), ("commit_run", "revision_conflict"), ("exhaust", False))
 
 
 def one_at_a_time(method):
@@ -97,6 +99,10 @@ class Lab:
         if not isinstance(self.scenario, Scenario):
             raise InputError(f"a scenario is one of leaselab.scenarios, not {scenario!r}.")
         whole_number("lease", self.scenario.lease, at_least=1)
+        names = self.scenario.workers
+        named = all(isinstance(name, str) and name for name in names)
+        if not named or not names or len(set(names)) < len(names):
+            raise InputError(f"workers must be different names that are not empty, not {names!r}.")
         self.protocol = protocol or Protocol()
         self.idempotency_key = idempotency_key
         self.folder = Path(tempfile.mkdtemp(prefix="leaselab-"))
@@ -181,7 +187,8 @@ class Lab:
     def play_to(self, t):
         """Move the clock forward to ``t`` and do what the script has up to then; returns the lab.
 
-        A scripted step of a worker that cannot act (the reader crashed it) is left out.
+        What a worker cannot do is left out: the script may have expected it to run (the reader
+        has crashed it), or to have been given a generation (the file has refused its claim).
         """
         whole_number("t", t)
         if t < self.t:
@@ -201,7 +208,7 @@ class Lab:
             step = self.future.pop(0)
             self._undone = max(0, self._undone - 1)
             self._pass_time(step.t)
-            if not self._obstacle(step.actor, step.action, step.arguments.get("generation")):
+            if self._can_do(step):
                 self._perform(step)
                 self.history.append(step)
         elif arrival is not None:
@@ -320,11 +327,15 @@ class Lab:
         """The task table, as text and as HTML."""
         return self.trace.table()
 
-    def chart(self):
-        """The timeline, as a picture with its sentence."""
+    def chart(self, beside=None):
+        """The timeline, as a picture with its sentence.
+
+        Args:
+            beside: another lab, whose chart is to have the same axis of time.
+        """
         from leaselab.chart import Chart
 
-        return Chart(self.trace, self.horizon)
+        return Chart(self.trace, max(lab.horizon for lab in (self, beside or self)))
 
     def panel(self):
         """The controls, as a widget."""
@@ -372,6 +383,15 @@ class Lab:
             return f"{actor} holds no claim"
         return None if self._reader.tasks() else "there is no task yet; enqueue one first"
 
+    def _can_do(self, step):
+        """Whether the actor of a step can act, and knows the generation that it is to send."""
+        generation = step.arguments.get("generation")
+        if self._obstacle(step.actor, step.action, generation):
+            return False
+        return not step.scripted or generation is None or bool(
+            self.workers[step.actor].claim_of(generation)
+        )
+
     def _perform(self, step):
         """Do one step; its event joins the trace. Returns what came back."""
         if not self.path.exists():
@@ -415,8 +435,8 @@ class Lab:
         claim = self._claim_to_send(worker, sent.pop("generation", None))
         arrives_at = sent.pop("arrives_at")
         self._send(arrives_at, lambda: self._arrive(worker, "finish", claim, sent, self._reader))
-        sent = {**sent, "generation": claim.generation, "arrives_at": arrives_at}
-        return self._event(worker.name, "send_finish", None, claim.task_id, sent=sent)
+        told = {**sent, "generation": claim.generation, "arrives_at": arrives_at}
+        return self._event(worker.name, "send_finish", None, claim.task_id, sent=told)
 
     def _arrive(self, worker, action, claim, sent, store):
         """A statement with a claim reaches the file through ``store``."""
@@ -430,7 +450,7 @@ class Lab:
         returned = getattr(store, action)(claim, **{**defaults.get(action, {}), **sent})
         if claim == worker.held and action == "renew" and returned:
             worker.held = claim._replace(lease_until=returned)
-        elif claim == worker.held and returned not in ("committed", "revision_conflict"):
+        elif claim == worker.held and (action, returned) not in GO_ON:
             worker.drop()
         asked = store.ran[0].sent if returned in REFUSALS else None
         sent = {**defaults.get(action, {}), **sent, "generation": claim.generation}

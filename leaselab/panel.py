@@ -146,7 +146,7 @@ class Panel(widgets.VBox):
             for words, act in ACTIONS.items()
         ]
         submit = self._button(name, EARLIER, call=lambda: self._submit_earlier(name))
-        submit = widgets.HBox([submit, self._earlier[name]], layout={"margin": "0 0 0 72px"})
+        submit = widgets.HBox([submit, self._earlier[name]], layout={"margin": "0 0 0 84px"})
         return widgets.HBox([label, *buttons]), submit, self._reasons[name]
 
     def _button(self, *names, call=None, press=None):

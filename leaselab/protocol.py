@@ -8,6 +8,8 @@ SQL comments, so the text a reader sees is, letter by letter, the text that SQLi
 import re
 from importlib.resources import files
 
+from leaselab.errors import InputError
+
 GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
 STRUCK_OUT = "-- struck out: "
 
@@ -33,6 +35,10 @@ class Protocol:
         if name not in self._statements:
             raise KeyError(f"no statement {name!r}; there are {', '.join(self._statements)}")
         return self._statements[name]
+
+    def __iter__(self):
+        """The names of the statements."""
+        return iter(self._statements)
 
     @property
     def guards(self):
@@ -69,11 +75,12 @@ class Protocol:
                 ``"finish.generation"`` out of one.
 
         Raises:
-            ValueError: a guard of that name is not in force; the message lists those that are.
+            InputError (a ValueError): no guard of that name is in force; the message lists those
+                that are.
         """
         for guard in guards:
-            if guard not in self.guards and guard not in {g.split(".")[1] for g in self.guards}:
-                raise ValueError(f"no guard {guard!r}; there are {', '.join(self.guards)}")
+            if not any(guard in (name, name.split(".")[1]) for name in self.guards):
+                raise InputError(f"there is no guard {guard!r}; there are {', '.join(self.guards)}.")
         changed = Protocol.__new__(Protocol)
         changed._statements = {
             name: _strike_out(name, text, guards) for name, text in self._statements.items()

@@ -25,6 +25,8 @@ SENTENCES = {
     "send_finish": "{actor} sends finish {outcome} (generation {generation}); it will arrive "
     "at t={arrives_at}",
     "ack": "{actor} acknowledges generation {generation}: the task is done",
+    "stale ack": "a stale ack of {actor} (generation {generation}) is accepted over "
+    "generation {row_generation}: the task is done",
     "ack refused": "{actor}'s ack is refused: {reason}",
     "release": "{actor} releases generation {generation}: pending, available at {available_at}",
     "release refused": "{actor}'s release is refused: {reason}",
@@ -54,7 +56,7 @@ REASONS = {
     "attempt_limit": "{row_generation} claims are within the limit",
     "active_run": "{run_id} is {run_state}",
     "claim.expiry": "{t} < {lease_until}, {owner}'s lease is live",
-    "claim.takeover": "{owner} holds it, and no rule ends a lease",
+    "claim.takeover": "the row is {owner}'s, and no rule ends a lease",
 }
 
 TRUTHS = {
@@ -113,9 +115,9 @@ class Event:
 
     @property
     def stale(self):
-        """True if what was sent carries another generation than the row."""
+        """True if what was sent carries an earlier generation than the row."""
         sent = self.sent.get("generation")
-        return sent is not None and self.row is not None and sent != self.row["generation"]
+        return sent is not None and self.row is not None and sent < self.row["generation"]
 
     @property
     def reason(self):
@@ -141,8 +143,8 @@ class Event:
             return f"{stale}{self.action} refused"
         if self.action == "claim" and self.before["state"] == "running":
             return "takeover"
-        if self.action == "finish" and self.stale:
-            return "stale finish"
+        if self.action in ("finish", "ack") and self.stale:
+            return f"stale {self.action}"
         if self.action == "finish" and self.before["lease_until"] is not None:
             return "late finish" if self.t >= self.before["lease_until"] else "finish"
         if self.action == "call_external" and self.returned == "timeout":
@@ -339,6 +341,8 @@ def _brief(step):
     if step.refused:
         what = ("rejected " if step.action == "finish" else "refused ") + what
         return f"{what} t={step.t} ({step.reason})"
+    if step.stale and step.rows_changed:
+        what = f"accepted stale {what}"
     return f"{what} t={step.t}"
 
 

@@ -1,0 +1,435 @@
+"""The lab: the five reference traces, the clock, undo, crashes, and the outside service."""
+
+import sqlite3
+
+import pytest
+
+from leaselab import Lab, Protocol, Scenario, Step, scenarios
+from leaselab.errors import InputError, StoreError
+
+KEYS = list(scenarios)
+
+
+@pytest.fixture
+def lab():
+    """A lab of the reader's own, with one task that A has claimed at t=1."""
+    lab = Lab()
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    yield lab
+    lab.close()
+
+
+# The reference traces
+
+
+def test_the_scenarios_are_those_of_the_reference(oracle):
+    assert KEYS == list(oracle)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_scenario_leaves_the_reference_trace(key, oracle):
+    lab = Lab(scenarios[key]).play()
+    steps = lab.to_frame().to_dict("records")
+    assert len(steps) == len(oracle[key]["steps"])
+    for mine, reference in zip(steps, oracle[key]["steps"]):
+        for column, value in reference.items():
+            if column != "teaches":
+                assert (mine[column], type(mine[column])) == (value, type(value)), (column, mine)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_trace_agrees_with_the_files(key):
+    lab = Lab(scenarios[key]).play()
+    connection = sqlite3.connect(lab.path)
+    row = connection.execute("SELECT state, generation, lease_until FROM tasks").fetchone()
+    connection.close()
+    last = lab.to_frame().iloc[-1]
+    assert row == (last.state, last.generation, last.lease_until)
+    assert last.external_calls == len(lab.service.path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_played_step_by_step_or_at_once_a_scenario_leaves_the_same_trace(key):
+    at_once = Lab(scenarios[key]).play()
+    step_by_step = Lab(scenarios[key])
+    for t in range(at_once.t + 1):
+        step_by_step.play_to(t)
+    assert step_by_step.trace.events == at_once.trace.events
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_same_calls_by_hand_leave_the_same_trace(key):
+    by_hand = Lab()
+    for step in scenarios[key].steps:
+        by_hand.play_to(step.t)
+        actor = () if step.actor == "client" else (step.actor,)
+        getattr(by_hand, step.action)(*actor, **step.arguments)
+    assert by_hand.trace.events == Lab(scenarios[key]).play().trace.events
+
+
+# Plain calls give back what the protocol gives back
+
+
+def test_plain_calls_give_back_what_came_back(lab):
+    assert lab.play_to(30).claim("B") is None
+    assert lab.play_to(31).claim("B") == 2
+    assert lab.finish("A", generation=1) is False
+    assert lab.renew("B") == 61
+    assert lab.commit_run("B", "x", revision=0) == "committed"
+    assert lab.commit_run("B", "y", revision=0) == "revision_conflict"
+    assert lab.commit_run("A", "y", revision=1, generation=1) == "lease_lost"
+    assert lab.release("B", available_at=40) is True
+    assert lab.play_to(40).claim("A") == 3
+    assert lab.exhaust("A") is False
+    assert lab.ack("A") is True
+    assert lab.call_external("A") == 1
+
+
+def test_the_fourth_claim_can_be_ended_in_the_lab():
+    lab = Lab()
+    lab.enqueue()
+    for t in (0, 30, 60, 90):
+        lab.play_to(t).claim("A")
+    assert lab.exhaust("A") is True
+    assert lab.trace.tasks[0]["state"] == "failed"
+
+
+# Crashes
+
+
+def test_a_crash_closes_the_connection_and_forgets_the_claim(lab):
+    lab.play_to(4).crash("A")
+    assert lab.workers["A"].store is None
+    assert lab.workers["A"].held is None
+    assert lab.trace.tasks[0]["lease_owner"] == "A"
+
+
+def test_a_reopened_worker_works_on_the_same_file_and_remembers_nothing(lab):
+    lab.crash("A")
+    lab.reopen("A")
+    assert lab.workers["A"].store.path == lab.path
+    with pytest.raises(InputError, match="A holds no claim; generation=… submits an earlier one"):
+        lab.finish("A")
+    assert lab.finish("A", generation=1) is True
+
+
+@pytest.mark.parametrize("action", ["claim", "renew", "finish", "crash", "call_external"])
+def test_a_crashed_worker_does_nothing(lab, action):
+    lab.crash("A")
+    events = len(lab.events)
+    with pytest.raises(InputError, match="A has crashed; reopen it first."):
+        getattr(lab, action)("A")
+    assert len(lab.events) == events
+
+
+def test_a_worker_that_runs_cannot_be_reopened(lab):
+    with pytest.raises(InputError, match="A has not crashed"):
+        lab.reopen("A")
+
+
+def test_a_scripted_step_of_a_crashed_worker_is_left_out():
+    lab = Lab(scenarios["crash_and_takeover"]).play_to(20)
+    lab.crash("B")
+    lab.play()
+    assert [event.action for event in lab.events if event.actor == "B"] == ["crash"]
+
+
+def test_a_scripted_finish_of_a_generation_that_was_never_given_is_left_out():
+    protocol = Protocol().without("claim.takeover")
+    lab = Lab(scenarios["crash_and_takeover"], protocol=protocol).play()
+    assert [event.action for event in lab.events if event.actor == "B"] == ["claim", "claim"]
+    assert lab.trace.tasks[0]["generation"] == 1
+
+
+def test_a_finish_sent_before_a_crash_arrives_all_the_same(lab):
+    assert lab.finish("A", arrives_at=33) is None
+    lab.crash("A")
+    lab.play_to(31).claim("B")
+    lab.play_to(40)
+    late = lab.events[-1]
+    assert (late.t, late.actor, late.action, late.returned) == (33, "A", "finish", False)
+    assert late.refusals == ("generation",)
+
+
+# The clock, and undo
+
+
+def test_the_clock_never_goes_back(lab):
+    lab.play_to(31)
+    with pytest.raises(InputError, match="the clock stands at t=31 and only goes forward"):
+        lab.play_to(30)
+
+
+@pytest.mark.parametrize("t", [-1, 1.5, True, "31", None])
+def test_the_clock_takes_whole_numbers_only(lab, t):
+    with pytest.raises(InputError, match="t must be a whole number"):
+        lab.play_to(t)
+    with pytest.raises(InputError, match="t must be a whole number"):
+        lab.rewind(t)
+
+
+def test_moving_the_clock_changes_nothing_in_the_file(lab):
+    before = lab.path.read_bytes(), lab._reader.tasks()
+    lab.play_to(1000)
+    assert (lab.path.read_bytes(), lab._reader.tasks()) == before
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_back_undoes_one_step_after_the_other_in_the_file_too(key):
+    lab = Lab(scenarios[key]).play()
+    complete = lab.trace.events
+    for length in range(len(complete) - 1, -1, -1):
+        lab.back()
+        assert lab.trace.events == complete[:length]
+        rows = complete[length - 1].tasks if length else ()
+        assert tuple(lab._reader.tasks()) == rows
+    assert lab.play().trace.events == complete
+
+
+def test_back_first_returns_to_the_last_event_if_only_the_clock_has_moved(lab):
+    lab.play_to(20).back()
+    assert (lab.t, len(lab.events)) == (1, 2)
+
+
+def test_rewind_undoes_everything_after_an_instant():
+    lab = Lab(scenarios["stale_commit"]).play()
+    lab.rewind(31)
+    assert lab.t == 31
+    assert lab._reader.tasks()[0]["generation"] == 2
+    assert lab.play().trace.events == Lab(scenarios["stale_commit"]).play().trace.events
+
+
+def test_acting_after_going_back_keeps_the_other_branch():
+    lab = Lab(scenarios["stale_commit"]).play()
+    complete = lab.trace.events
+    lab.rewind(29)
+    lab.claim("B")
+    assert len(lab.branches) == 1
+    lab.other_branch()
+    assert lab.trace.events == complete
+    lab.other_branch()
+    assert [event.action for event in lab.events][-1] == "claim"
+    assert lab.t == 29
+
+
+def test_the_script_goes_on_after_an_action_of_the_readers_own():
+    lab = Lab(scenarios["crash_and_takeover"]).play_to(3)
+    lab.renew("A")
+    lab.play()
+    taken_over = [event for event in lab.events if event.action == "claim" and not event.refused]
+    assert [event.t for event in taken_over] == [1, 40]  # A's lease now ends at t=33
+
+
+def test_there_is_no_other_branch_at_first(lab):
+    with pytest.raises(InputError, match="no other branch; go back and do something else"):
+        lab.other_branch()
+
+
+# The outside service
+
+
+@pytest.mark.parametrize(
+    "truth, ledger",
+    [({}, 1), ({"lost": "request"}, 0), ({"lost": "reply"}, 1), ({"acts_at": 20}, 1)],
+)
+def test_one_timeout_three_truths(lab, truth, ledger):
+    returned = lab.call_external("A", **truth)
+    assert returned == ("timeout" if truth else 1)
+    lab.play_to(30)
+    assert lab.trace.external_calls == len(lab.ledger) == ledger
+
+
+def test_a_slow_service_acts_when_its_time_has_come_and_not_before(lab):
+    lab.call_external("A", acts_at=20)
+    assert lab.play_to(19).trace.external_calls == 0
+    assert lab.play_to(20).trace.external_calls == 1
+    assert lab.events[-1].action == "act"
+
+
+def test_the_service_remembers_an_idempotency_key(lab):
+    for _ in range(2):
+        lab.call_external("A", key="task-1")
+    assert lab.trace.external_calls == 1
+    lab.call_external("A", key="another")
+    assert lab.trace.external_calls == 2
+
+
+def test_with_idempotency_keys_the_duplicate_side_effect_does_not_happen():
+    lab = Lab(scenarios["duplicate_side_effect"], idempotency_key=True).play()
+    assert lab.trace.external_calls == 1
+    assert lab.trace.tasks[0]["state"] == "done"
+
+
+def test_going_back_takes_the_ledger_back_too(lab):
+    lab.call_external("A")
+    lab.back()
+    assert lab.ledger == []
+
+
+# Questions
+
+
+def test_a_prediction_is_judged_by_what_the_file_answers():
+    for answer, right in (("refused", True), ("accepted", False)):
+        lab = Lab(scenarios["stale_commit"]).play_to(31)
+        question = lab.ask(answer)
+        assert question.right is None
+        lab.next()
+        assert question.right is right
+        assert lab.score == f"{int(right)} of 1 predictions right"
+
+
+def test_the_verdict_follows_the_protocol_and_not_the_script():
+    lab = Lab(scenarios["stale_commit"], protocol=Protocol().without("finish.generation"))
+    lab.play_to(31)
+    lab.ask("refused")
+    lab.next()
+    assert lab.score == "0 of 1 predictions right"
+
+
+def test_a_question_about_the_service_is_about_its_ledger():
+    lab = Lab(scenarios["duplicate_side_effect"]).play_to(31)
+    question = lab.ask("2")
+    assert question.choices == ("1", "2")
+    lab.next()
+    assert question.right is True
+
+
+def test_a_step_can_be_done_without_an_answer():
+    lab = Lab(scenarios["stale_commit"]).play_to(31)
+    lab.ask()
+    lab.play()
+    assert lab.score == "0 of 0 predictions right"
+
+
+def test_an_answer_that_is_locked_in_cannot_be_changed():
+    lab = Lab(scenarios["stale_commit"]).play_to(31)
+    lab.ask("refused")
+    with pytest.raises(InputError, match="locked in already"):
+        lab.ask("accepted")
+
+
+def test_an_answer_that_is_no_choice_is_refused():
+    lab = Lab(scenarios["stale_commit"]).play_to(31)
+    with pytest.raises(InputError, match="the answer is one of accepted, refused, not 'perhaps'"):
+        lab.ask("perhaps")
+
+
+def test_nothing_is_asked_when_nothing_is_left():
+    with pytest.raises(InputError, match="there is no step left to ask about"):
+        Lab().ask()
+
+
+# Why not
+
+
+def test_the_reason_is_given_in_the_numbers_of_the_moment(lab):
+    assert lab.play_to(30).why_not("B", "claim") == "30 < 31, A's lease is live"
+    assert lab.play_to(31).why_not("B", "claim") is None
+    assert lab.why_not("B", "finish") == "B holds no claim"
+    lab.crash("A")
+    assert lab.why_not("A", "claim") == "A has crashed; reopen it first"
+
+
+def test_asking_why_not_leaves_no_trace(lab):
+    events, rows = len(lab.events), lab._reader.tasks()
+    lab.play_to(31).why_not("B", "claim")
+    assert (len(lab.events), lab._reader.tasks()) == (events, rows)
+
+
+# Bad input
+
+
+def test_an_unknown_worker_is_refused_with_the_known_ones(lab):
+    with pytest.raises(InputError, match="there is no worker 'C'; there are A, B"):
+        lab.claim("C")
+
+
+def test_an_unknown_scenario_is_refused_with_the_known_ones():
+    with pytest.raises(KeyError, match="no scenario 'stale'; there are claim_and_finish"):
+        scenarios["stale"]
+    with pytest.raises(InputError, match="a scenario is one of leaselab.scenarios, not 'stale'"):
+        Lab("stale")
+
+
+@pytest.mark.parametrize("lease", [0, -30, 1.5, True, "30", float("nan")])
+def test_a_scenario_with_a_lease_that_is_none_is_refused(lease):
+    with pytest.raises(InputError, match="lease must be a whole number of at least 1"):
+        Lab(Scenario(lease=lease))
+
+
+def test_an_unknown_outcome_is_refused_and_leaves_no_trace(lab):
+    events = len(lab.events)
+    with pytest.raises(InputError, match="outcome must be 'done' or 'uncertain'"):
+        lab.finish("A", "perhaps")
+    assert len(lab.events) == events
+    assert lab.finish("A") is True
+
+
+def test_a_generation_that_is_no_whole_number_is_refused(lab):
+    with pytest.raises(InputError, match="generation must be a whole number"):
+        lab.finish("A", generation="one")
+
+
+def test_what_is_lost_is_the_request_or_the_reply(lab):
+    with pytest.raises(InputError, match="lost must be 'request', 'reply' or None"):
+        lab.call_external("A", lost="everything")
+    assert lab.ledger == []
+
+
+def test_nothing_arrives_before_it_was_sent(lab):
+    lab.play_to(10)
+    for call in (lambda: lab.finish("A", arrives_at=9), lambda: lab.call_external("A", acts_at=9)):
+        with pytest.raises(InputError, match="the time of arrival must be a whole number"):
+            call()
+    assert lab.finish("A") is True
+
+
+def test_a_file_that_was_deleted_is_named_with_the_way_out(lab):
+    lab.path.unlink()
+    with pytest.raises(StoreError, match="is gone; rewind\\(0\\) starts again on a fresh file"):
+        lab.finish("A")
+    lab.rewind(0)
+    assert lab.claim("A") == 1
+
+
+@pytest.mark.parametrize("name", ["<script>", "Robert'); DROP TABLE tasks;--", "工人甲", "A B"])
+def test_a_worker_may_have_any_name(name):
+    lab = Lab(Scenario(workers=(name, "B")))
+    lab.enqueue()
+    assert lab.claim(name) == 1
+    lab.chart().png()
+    html = lab.table()._repr_html_()
+    assert "<script>" not in html
+    assert lab.trace.tasks[0]["lease_owner"] == name
+
+
+def test_worker_names_must_be_texts_and_differ():
+    for workers in (("",), ("A", "A"), (1, 2), ()):
+        with pytest.raises(InputError, match="workers must be different names"):
+            Lab(Scenario(workers=workers))
+
+
+# Nothing is left behind
+
+
+def test_a_closed_lab_leaves_no_folder_behind():
+    lab = Lab(scenarios["stale_commit"]).play()
+    folder = lab.folder
+    lab.close()
+    assert not folder.exists()
+
+
+def test_a_forgotten_lab_leaves_no_folder_behind():
+    lab = Lab(scenarios["stale_commit"]).play()
+    folder = lab.folder
+    del lab
+    assert not folder.exists()
+
+
+def test_a_scenario_may_have_other_workers_and_another_lease():
+    scenario = Scenario(
+        steps=(Step(0, "client", "enqueue"), Step(0, "W1", "claim")), lease=600, workers=("W1", "W2")
+    )
+    assert Lab(scenario).play().trace.tasks[0]["lease_until"] == 600
