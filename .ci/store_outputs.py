@@ -25,8 +25,15 @@ def store_outputs(path):
     client.execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        outputs = []
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
+            if outputs and output.output_type == outputs[-1].output_type == "stream":
+                outputs[-1].text += output.text  # how a kernel cuts its output up is chance
+            else:
+                outputs.append(output)
+        if cell.cell_type == "code":
+            cell.outputs = outputs
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

@@ -68,7 +68,7 @@ class Chart:
 
     def figure(self):
         """The whole picture as a matplotlib Figure: title, timeline, veil and now."""
-        self._draw()
+        self._draw(until=self._x(self.trace.now))
         self._draw_title()
         self._draw_now()
         return self._figure
@@ -82,7 +82,7 @@ class Chart:
 
         They start at CROP and are ``height - CROP`` pixels high.
         """
-        self._draw()
+        self._draw(until=RIGHT)
         layers = []
         for above in (False, True):
             for artist in self._axes.get_children():
@@ -102,7 +102,9 @@ class Chart:
     def _x(self, t):
         return LEFT + (RIGHT - LEFT) * t / self.horizon
 
-    def _draw(self):
+    def _draw(self, until):
+        """All but title and now; what goes on as long as the clock does is drawn up to ``until``."""
+        self._until = until
         self._figure = Figure(figsize=(WIDTH / 100, self.height / 100), dpi=DPI)
         self._figure.patch.set_facecolor("white")
         canvas = FigureCanvasAgg(self._figure)
@@ -153,7 +155,7 @@ class Chart:
                 self._plot([x, x + 13], [y, y], zorder=3, color=FAINT, lw=1.2, ls=":")
                 since = x + 13
         style = {"color": INK, "lw": 1.8} if alive else {"color": FAINT, "lw": 1.2, "ls": ":"}
-        self._plot([since, RIGHT], [y, y], zorder=3, **style)
+        self._plot([since, max(since, self._until)], [y, y], zorder=3, **style)
 
     def _draw_leases(self):
         for task_id in self._tasks:
@@ -205,9 +207,10 @@ class Chart:
         for step in self.trace.steps:
             if step.external_calls != counts[-1][1]:
                 counts.append((step.t, step.external_calls))
-        for (t, count), (until, _) in zip(counts, [*counts[1:], (self.horizon, None)]):
+        ends = [*(self._x(t) for t, _ in counts[1:]), self._until]
+        for (t, count), end in zip(counts, ends):
             x, y = self._x(t), base - 6 * min(count, 3)
-            self._plot([x, self._x(until)], [y, y], color=INK, lw=1.6, zorder=3)
+            self._plot([x, end], [y, y], color=INK, lw=1.6, zorder=3)
             if count:
                 self._plot([x, x], [y, y + 6], color=INK, lw=1.6, zorder=3)
         self._fixed(LEFT - 10, base - 3, "ledger", ha="right")
@@ -219,8 +222,8 @@ class Chart:
         if calls:
             x = self._x(calls[0].t)
             box = {"fc": "none", "ec": INK, "ls": ":", "lw": 1.2, "zorder": 3}
-            self._axes.add_patch(Rectangle((x, top + 5), RIGHT - x, 19, **box))
-            self._fixed(x + 5, top + 14.5, "uncertain", weight="bold")
+            self._axes.add_patch(Rectangle((x, top + 5), self._until - x, 19, **box))
+            self._fixed(x + 5, top + 14.5, "unknown outcome", weight="bold")
 
     # What happened
 
@@ -228,7 +231,8 @@ class Chart:
         if step.actor not in self.trace.workers:
             if step.action == "act":
                 self._mark(self._x(step.t), self._top["service"] + 14, "^", INK)
-                self._label(self._x(step.t), self._top["service"] + 14, "acts late")
+                word = "acts late" if step.sent["acted"] else "knows the key"
+                self._fixed(self._x(step.t) + 8, self._top["service"] + 14, word)
             return
         x, y = self._x(step.t), self._line(f"worker {step.actor}")
         colour = _look(step.row["generation"] if step.row else 1)[0]
@@ -264,7 +268,8 @@ class Chart:
         end = self._top["service"] + (5 if arrives else -6)
         self._arrow(x, y, end, INK, ":", head=arrives)
         self._mark(x, y, "^", INK)
-        word = "call" if step.returned != "timeout" else "call: timeout"
+        word = "call: key known" if step.sent["acted"] is False else "call"
+        word = "call: timeout" if step.returned == "timeout" else word
         self._label(x, y, word)
 
     def _draw_commit(self, step, x, y, colour):

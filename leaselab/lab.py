@@ -70,10 +70,15 @@ class Service:
         path.write_text("", encoding="utf-8")
 
     def act(self, t, worker, key):
-        """Act once, unless a call with the same idempotency key was acted on before."""
-        if key is None or key not in [entry["key"] for entry in self.entries()]:
-            with self.path.open("a", encoding="utf-8") as ledger:
-                ledger.write(json.dumps({"t": t, "worker": worker, "key": key}) + "\n")
+        """Act, unless a call with the same idempotency key was acted on before.
+
+        Returns whether it has acted.
+        """
+        if key is not None and key in [entry["key"] for entry in self.entries()]:
+            return False
+        with self.path.open("a", encoding="utf-8") as ledger:
+            ledger.write(json.dumps({"t": t, "worker": worker, "key": key}) + "\n")
+        return True
 
     def entries(self):
         """The ledger as it stands in the file: a list of dicts."""
@@ -92,6 +97,9 @@ class Lab:
         t: the clock, in virtual seconds. It only goes forward; ``back`` plays everything anew.
         history: the steps that were done. ``future``: the steps to come.
         branches: histories that were left by going back and doing something else.
+        truth: what becomes of the calls of the script: ``{"lost": "request"}``,
+            ``{"lost": "reply"}``, ``{"acts_after": 20}``, or ``{}`` (it answers). None, as at
+            first, leaves it to the script.
     """
 
     def __init__(self, scenario=None, *, protocol=None, idempotency_key=False):
@@ -110,6 +118,7 @@ class Lab:
         self.lock = threading.RLock()
         self.future = list(self.scenario.steps)
         self.branches = []
+        self.truth = None
         self.questions = {}
         self._rehearsed = None
         self._undone = 0
@@ -205,7 +214,7 @@ class Lab:
         """Move the clock to the next thing that happens, and let it happen; returns the lab."""
         arrival = self._in_flight[0][0] if self._in_flight else None
         if self.future and (arrival is None or self.future[0].t < arrival):
-            step = self.future.pop(0)
+            step = self._in_truth(self.future.pop(0))
             self._undone = max(0, self._undone - 1)
             self._pass_time(step.t)
             if self._can_do(step):
@@ -238,6 +247,11 @@ class Lab:
         return self._return_to(sum(step.t <= t for step in self.history), min(t, self.t))
 
     @one_at_a_time
+    def restart(self):
+        """Undo everything, on fresh files; returns the lab."""
+        return self._return_to(0, 0)
+
+    @one_at_a_time
     def other_branch(self):
         """Go to the branch that was left first, and leave this one for later; returns the lab."""
         if not self.branches:
@@ -259,7 +273,7 @@ class Lab:
         once the step is done.
         """
         if not self.future:
-            raise InputError("there is no step left to ask about; start again with rewind(0).")
+            raise InputError("there is no step left to ask about; begin again with restart().")
         step = self.future[0]
         question = self.questions.setdefault(_key(step), Question(step, len(self.ledger)))
         if answer is not None:
@@ -288,6 +302,13 @@ class Lab:
         if any(not self._reader.refusals("claim", task["id"], **sent) for task in tasks):
             return None
         return self._event(worker, "claim", None, _first_unfinished(tasks), asked=sent).reason
+
+    def truth_at(self, t):
+        """``truth`` as arguments of ``call_external`` for a call at ``t``."""
+        truth = dict(self.truth or {})
+        if "acts_after" in truth:
+            truth["acts_at"] = t + truth.pop("acts_after")
+        return truth
 
     @property
     def trace(self):
@@ -383,6 +404,12 @@ class Lab:
             return f"{actor} holds no claim"
         return None if self._reader.tasks() else "there is no task yet; enqueue one first"
 
+    def _in_truth(self, step):
+        """A scripted call of the service, with what becomes of it now."""
+        if step.action != "call_external" or not step.scripted or self.truth is None:
+            return step
+        return step._replace(arguments=self.truth_at(step.t))
+
     def _can_do(self, step):
         """Whether the actor of a step can act, and knows the generation that it is to send."""
         generation = step.arguments.get("generation")
@@ -395,7 +422,7 @@ class Lab:
     def _perform(self, step):
         """Do one step; its event joins the trace. Returns what came back."""
         if not self.path.exists():
-            raise StoreError(f"{self.path} is gone; rewind(0) starts again on a fresh file.")
+            raise StoreError(f"{self.path} is gone; restart() begins again on a fresh file.")
         event = getattr(self, f"_{step.action}", self._submit)(step)
         self.events.append(event)
         if step.scripted and _key(step) in self.questions:
@@ -475,18 +502,20 @@ class Lab:
             raise InputError(f"lost must be 'request', 'reply' or None, not {lost!r}.")
         task_id = self._meant(step.actor)
         key = step.arguments.get("key", f"task-{task_id}" if self.idempotency_key else None)
-        sent = {"key": key, "lost": lost, "acts_at": acts_at}
+        acted = None
         if acts_at is not None:
             self._send(acts_at, lambda: self._act(step.actor, key, task_id))
         elif lost != "request":
-            self.service.act(self.t, step.actor, key)
+            acted = self.service.act(self.t, step.actor, key)
         timeout = lost is not None or acts_at is not None
         returned = "timeout" if timeout else len(self.ledger)
+        sent = {"key": key, "lost": lost, "acts_at": acts_at, "acted": acted}
         return self._event(step.actor, "call_external", returned, task_id, sent=sent)
 
     def _act(self, caller, key, task_id):
-        self.service.act(self.t, caller, key)
-        return self._event("service", "act", None, task_id, sent={"caller": caller, "key": key})
+        acted = self.service.act(self.t, caller, key)
+        sent = {"caller": caller, "key": key, "acted": acted}
+        return self._event("service", "act", None, task_id, sent=sent)
 
     def _crash(self, step):
         worker = self.workers[step.actor]
@@ -546,7 +575,8 @@ class Lab:
 
     def _return_to(self, length, t):
         """Undo all but the first steps of the history; the undone ones come next again."""
-        undone = self.history[length:]
+        script = {_key(step): step for step in self.scenario.steps}
+        undone = [script.get(_key(step), step) for step in self.history[length:]]
         self.future[:0] = undone
         self._undone += len(undone)
         self._start_afresh(self.history[:length], t)

@@ -14,24 +14,26 @@ import ipywidgets as widgets
 from leaselab import chart
 from leaselab.chart import Chart
 from leaselab.errors import InputError, StoreError
+from leaselab.lab import Lab
 from leaselab.trace import Trace
 
 ACTIONS = {
-    "claim": lambda lab, worker, _: lab.claim(worker),
-    "renew": lambda lab, worker, _: lab.renew(worker),
-    "call the service": lambda lab, worker, truth: lab.call_external(worker, **truth),
-    "finish done": lambda lab, worker, _: lab.finish(worker, "done"),
-    "finish uncertain": lambda lab, worker, _: lab.finish(worker, "uncertain"),
-    "crash": lambda lab, worker, _: lab.crash(worker),
-    "reopen": lambda lab, worker, _: lab.reopen(worker),
+    "claim": Lab.claim,
+    "renew": Lab.renew,
+    "call the service": lambda lab, name: lab.call_external(name, **lab.truth_at(lab.t)),
+    "finish done": Lab.finish,
+    "finish uncertain": lambda lab, name: lab.finish(name, "uncertain"),
+    "crash": Lab.crash,
+    "reopen": Lab.reopen,
 }
 ASKED_AS = {"call the service": "call_external", "finish done": "finish", "finish uncertain": "finish"}
 EARLIER = "submit with an earlier generation"
 TRUTHS = {
-    "it answers": lambda t: {},
-    "the request is lost": lambda t: {"lost": "request"},
-    "it acts, the reply is lost": lambda t: {"lost": "reply"},
-    "it acts 20 later, too late to answer": lambda t: {"acts_at": t + 20},
+    "as the script says": None,
+    "it answers": {},
+    "the request is lost": {"lost": "request"},
+    "it acts, the reply is lost": {"lost": "reply"},
+    "it acts 20 later, too late to answer": {"acts_after": 20},
 }
 # The handle of an IntSlider has no name of its own; a screen reader needs one.
 NAME_THE_HANDLE = (
@@ -79,6 +81,7 @@ class Panel(widgets.VBox):
         self.clock.observe(self._on_clock, "value")
         self.asking.observe(lambda _: self._show(), "value")
         self.answer.observe(lambda _: self._show(), "value")
+        self.truth.observe(lambda change: setattr(lab, "truth", TRUTHS[change.new]), "value")
         self._show()
         self._draw_ahead(list(range(len(lab.rehearsal.events) + 1)))
 
@@ -107,7 +110,7 @@ class Panel(widgets.VBox):
         card = widgets.Box([self._below, self.clock, self._above])
         card.add_class("leaselab-card")
         clock = [
-            self._button("start", call=lambda: self.lab.rewind(0)),
+            self._button("start", call=self.lab.restart),
             self._button("back", call=self.lab.back),
             self._button("next", call=self.lab.next),
             self._button("end", call=self._end),
@@ -142,7 +145,7 @@ class Panel(widgets.VBox):
         label = _html(28, "leaselab-name")
         label.value = escape(f"worker {name}")
         buttons = [
-            self._button(name, words, call=lambda act=act: act(self.lab, name, self._truth()))
+            self._button(name, words, call=lambda act=act: act(self.lab, name))
             for words, act in ACTIONS.items()
         ]
         submit = self._button(name, EARLIER, call=lambda: self._submit_earlier(name))
@@ -199,9 +202,6 @@ class Panel(widgets.VBox):
 
     def _submit_earlier(self, name):
         self.lab.finish(name, generation=self._earlier[name].value)
-
-    def _truth(self):
-        return TRUTHS[self.truth.value](self.lab.t)
 
     def _locked(self):
         """The next step, if it waits for an answer."""

@@ -40,6 +40,10 @@ SENTENCES = {
     "call_external": "{actor} calls the service and hears back: the ledger says {ledger}",
     "call_external timeout": "{actor} calls the service and sees a timeout: {truth}; "
     "the ledger says {ledger}",
+    "call_external known": "{actor} calls the service, which knows the key {key} and does not act "
+    "again: the ledger says {ledger}",
+    "act known": "a call that {caller} gave up on arrives; the service knows the key {key} and "
+    "does not act: the ledger says {ledger}",
     "act": "the service carries out a call that {caller} gave up on: the ledger says {ledger}",
 }
 
@@ -62,6 +66,7 @@ REASONS = {
 TRUTHS = {
     "request": "the request never arrived",
     "reply": "the service acted, the reply was lost",
+    "known": "the service knew the key {key}, the reply was lost",
     None: "the service will act at t={acts_at}",
 }
 
@@ -149,6 +154,8 @@ class Event:
             return "late finish" if self.t >= self.before["lease_until"] else "finish"
         if self.action == "call_external" and self.returned == "timeout":
             return "call_external timeout"
+        if self.sent.get("acted") is False:
+            return f"{self.action} known"
         return self.action
 
     def _words(self):
@@ -175,7 +182,9 @@ class Event:
             "run_state": run.get("state"),
             "kept": f"the row still says {state}"
             + (f", generation {row['generation']}, lease to {lease_until}" if lease_until else ""),
-            "truth": TRUTHS[self.sent.get("lost")].format_map({"acts_at": None, **self.sent}),
+            "truth": TRUTHS[
+                "known" if self.sent.get("acted") is False else self.sent.get("lost")
+            ].format_map({"acts_at": None, "key": None, **self.sent}),
         }
 
 

@@ -1,6 +1,9 @@
 """What the tests share."""
 
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,16 @@ import pytest
 from leaselab import Store
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure(config):
+    """Labs make their files here: nbval kills its kernels, which then cannot clean up."""
+    config.temporary = tempfile.mkdtemp(prefix="leaselab-tests-")
+    os.environ["TMPDIR"] = tempfile.tempdir = config.temporary
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.temporary, ignore_errors=True)
 
 
 @pytest.fixture

@@ -255,6 +255,18 @@ def test_the_service_remembers_an_idempotency_key(lab):
     assert lab.trace.external_calls == 2
 
 
+def test_a_key_that_is_known_is_told_as_such():
+    lab = Lab(scenarios["duplicate_side_effect"], idempotency_key=True).play_to(32)
+    assert "which knows the key task-1 and does not act again: the ledger says 1" in repr(lab)
+    slow = Lab(idempotency_key=True)
+    slow.enqueue()
+    slow.claim("A")
+    slow.call_external("A", acts_at=5)
+    slow.call_external("B")
+    slow.play_to(5)
+    assert "the service knows the key task-1 and does not act" in repr(slow)
+
+
 def test_with_idempotency_keys_the_duplicate_side_effect_does_not_happen():
     lab = Lab(scenarios["duplicate_side_effect"], idempotency_key=True).play()
     assert lab.trace.external_calls == 1
@@ -388,9 +400,10 @@ def test_nothing_arrives_before_it_was_sent(lab):
 
 def test_a_file_that_was_deleted_is_named_with_the_way_out(lab):
     lab.path.unlink()
-    with pytest.raises(StoreError, match="is gone; rewind\\(0\\) starts again on a fresh file"):
+    with pytest.raises(StoreError, match="is gone; restart\\(\\) begins again on a fresh file"):
         lab.finish("A")
-    lab.rewind(0)
+    lab.restart()
+    lab.enqueue()
     assert lab.claim("A") == 1
 
 
