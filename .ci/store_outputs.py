@@ -1,5 +1,7 @@
 """Run every notebook on a fresh kernel and store its outputs, without what differs each time.
 
+The README's picture is drawn anew, too.
+
 The address of a widget is left out: it would name a model that no longer exists when the notebook
 is opened, and JupyterLab shows the picture that stands beside it instead.
 """
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+
+from leaselab import Lab, scenarios
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -46,3 +50,6 @@ if __name__ == "__main__":
     for path in [Path(name) for name in sys.argv[1:]] or sorted(folder.glob("*.ipynb")):
         print(path.name, flush=True)
         store_outputs(path)
+    picture = folder / "images" / "stale_commit.png"
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_bytes(Lab(scenarios["stale_commit"]).play_to(32).chart().png())

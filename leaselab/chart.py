@@ -16,6 +16,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 from PIL import Image
 
+from leaselab.errors import InputError
+
 WIDTH = 720  # pixels; the axis of time runs from LEFT to RIGHT
 LEFT = 84
 RIGHT = 672
@@ -40,7 +42,69 @@ PAST_FOUR = "#555555"
 VEIL = 5  # the zorder of the veil; above it lies what has happened and what is certain
 
 
-class Chart:
+class Picture:
+    """What the two kinds of picture share: a white card, and how a notebook is shown it.
+
+    Attributes:
+        sentence: the picture in words; it is the alt text.
+        height: in pixels.
+    """
+
+    def figure(self):
+        """The whole picture as a matplotlib Figure."""
+        raise NotImplementedError
+
+    def png(self):
+        """The whole picture, as the bytes of a PNG."""
+        return _png(self.figure())
+
+    def _repr_mimebundle_(self, **_):
+        png = self.png()
+        source = "data:image/png;base64," + b64encode(png).decode()
+        size = {"width": WIDTH, "height": self.height}
+        image = f'<img src="{source}" alt="{escape(self.sentence)}" width="{WIDTH}" />'
+        data = {"text/plain": self.sentence, "text/html": image, "image/png": png}
+        return data, {"image/png": size}
+
+    def _new_figure(self):
+        self._figure = Figure(figsize=(WIDTH / 100, self.height / 100), dpi=DPI)
+        self._figure.patch.set_facecolor("white")
+        self._renderer = FigureCanvasAgg(self._figure).get_renderer()
+        self._axes = self._figure.add_axes((0, 0, 1, 1))
+        self._axes.set_xlim(0, WIDTH)
+        self._axes.set_ylim(self.height, 0)
+        self._axes.axis("off")
+        self._taken = []  # boxes of the texts that are placed
+
+    def _plot(self, xs, ys, **style):
+        style = {"solid_capstyle": "butt", "zorder": 4, "clip_on": False, **style}
+        self._axes.add_artist(Line2D(xs, ys, **style))
+
+    def _mark(self, x, y, marker, colour, size=8.5, hollow=False):
+        """A mark with a white rim, so that neighbours can be told apart; or a hollow one."""
+        fill, rim, width = ("white", colour, 1.4) if hollow else (colour, "white", 0.7)
+        style = {"marker": marker, "mfc": fill, "mec": rim, "mew": width, "ms": size}
+        self._plot([x], [y], **style, ls="", zorder=7)
+
+    def _text(self, x, y, text, **style):
+        return self._axes.text(x, y, text, **{"color": INK, "zorder": 8, "parse_math": False, **style})
+
+    def _box(self, text):
+        """The box of a text, or of the frame around it, in pixels of the card."""
+        box = text.get_window_extent(self._renderer)
+        left, right = 100 * box.x0 / DPI, 100 * box.x1 / DPI
+        top, bottom = self.height - 100 * box.y1 / DPI, self.height - 100 * box.y0 / DPI
+        return Bbox.from_extents(left - 2, top - 1, right + 2, bottom + 1)
+
+    def _fixed(self, x, y, text, **style):
+        """A text whose place is given, on a white ground."""
+        style = {"ha": "left", "va": "center", "size": 8.5, "bbox": GROUND, **style}
+        text = self._text(x, y, text, **style)
+        self._taken.append(self._box(text))
+        return text
+
+
+class Chart(Picture):
     """The picture of a trace at its instant ``now``.
 
     Args:
@@ -73,10 +137,6 @@ class Chart:
         self._draw_now()
         return self._figure
 
-    def png(self):
-        """The whole picture, as the bytes of a PNG."""
-        return _png(self.figure())
-
     def layers(self):
         """The picture without title and now, in two PNGs: below the veil, and above it.
 
@@ -91,29 +151,13 @@ class Chart:
             layers.append(_png(self._figure, crop=CROP))
         return tuple(layers)
 
-    def _repr_mimebundle_(self, **_):
-        png = self.png()
-        source = "data:image/png;base64," + b64encode(png).decode()
-        size = {"width": WIDTH, "height": self.height}
-        image = f'<img src="{source}" alt="{escape(self.sentence)}" width="{WIDTH}" />'
-        data = {"text/plain": self.sentence, "text/html": image, "image/png": png}
-        return data, {"image/png": size}
-
     def _x(self, t):
         return LEFT + (RIGHT - LEFT) * t / self.horizon
 
     def _draw(self, until):
         """All but title and now; what goes on as long as the clock does is drawn up to ``until``."""
         self._until = until
-        self._figure = Figure(figsize=(WIDTH / 100, self.height / 100), dpi=DPI)
-        self._figure.patch.set_facecolor("white")
-        canvas = FigureCanvasAgg(self._figure)
-        self._renderer = canvas.get_renderer()
-        self._axes = self._figure.add_axes((0, 0, 1, 1))
-        self._axes.set_xlim(0, WIDTH)
-        self._axes.set_ylim(self.height, 0)
-        self._axes.axis("off")
-        self._taken = []  # boxes of the texts that are placed
+        self._new_figure()
         self._draw_lanes()
         self._draw_leases()
         for worker in self.trace.workers:
@@ -366,12 +410,6 @@ class Chart:
             text = text if name.isascii() else text.replace(name, f"no. {number}")
         return text
 
-    # Strokes
-
-    def _plot(self, xs, ys, **style):
-        style = {"solid_capstyle": "butt", "zorder": 4, "clip_on": False, **style}
-        self._axes.add_artist(Line2D(xs, ys, **style))
-
     def _bar(self, start, end, top, height, **style):
         self._axes.add_patch(Rectangle((start, top), end - start, height, zorder=2, **style))
 
@@ -379,29 +417,6 @@ class Chart:
         self._plot([x, x], [y, end], color=colour, lw=1.2 if head else 2, ls=style, zorder=5.5)
         if head:
             self._plot([x], [end - 3], color=colour, marker="v", ms=4, zorder=5.6)
-
-    def _mark(self, x, y, marker, colour, size=8.5, hollow=False):
-        """A mark with a white rim, so that neighbours can be told apart; or a hollow one."""
-        fill, rim, width = ("white", colour, 1.4) if hollow else (colour, "white", 0.7)
-        style = {"marker": marker, "mfc": fill, "mec": rim, "mew": width, "ms": size}
-        self._plot([x], [y], **style, ls="", zorder=7)
-
-    def _text(self, x, y, text, **style):
-        return self._axes.text(x, y, text, **{"color": INK, "zorder": 8, "parse_math": False, **style})
-
-    def _box(self, text):
-        """The box of a text, or of the frame around it, in pixels of the card."""
-        box = text.get_window_extent(self._renderer)
-        left, right = 100 * box.x0 / DPI, 100 * box.x1 / DPI
-        top, bottom = self.height - 100 * box.y1 / DPI, self.height - 100 * box.y0 / DPI
-        return Bbox.from_extents(left - 2, top - 1, right + 2, bottom + 1)
-
-    def _fixed(self, x, y, text, **style):
-        """A text whose place is given, on a white ground."""
-        style = {"ha": "left", "va": "center", "size": 8.5, "bbox": GROUND, **style}
-        text = self._text(x, y, text, **style)
-        self._taken.append(self._box(text))
-        return text
 
     def _label(self, x, y, text, colour=INK, callout=False, **style):
         """A text above a mark, where it covers no other: near first, then further up or aside.
@@ -430,6 +445,70 @@ class Chart:
                 self._plot([x, foot], [y - 5, spot.y1], color=colour, lw=0.7, zorder=6)
             return
         label.remove()
+
+
+class Boundary(Picture):
+    """The comparison ``t < lease_until``, spelled out for the instants around a lease's end.
+
+    Args:
+        trace: a ``Trace``; the lease is the last one that was claimed before ``now``.
+    """
+
+    height = 148
+
+    def __init__(self, trace):
+        leases = trace.leases
+        self._lease = next((lease for lease in reversed(leases) if lease.start < trace.now), None)
+        if self._lease is None:
+            raise InputError("there is no lease yet whose end could be looked at; claim first.")
+        self._next = next((lease for lease in leases if lease.start >= self._lease.end), None)
+        self._now = trace.now
+        end = self._lease.end
+        self.answers = {t: t < end for t in range(end - 3, end + 4)}
+        said = (f"{self._comparison(t)}: {self._word(t)}" for t in self.answers)
+        self.sentence = f"Around the end of the lease, now t={self._now}: {'; '.join(said)}."
+
+    def _comparison(self, t):
+        return f"{t} < {self._lease.end}" + ("" if self.answers[t] else " is false")
+
+    def _word(self, t):
+        return "live" if self.answers[t] else "ended"
+
+    def figure(self):
+        """The strip as a matplotlib Figure."""
+        self._new_figure()
+        end, y = self._lease.end, 88
+        title = f"lease_until = {end} is the first instant that is not held"
+        self._text(12, 5, title, va="top", size=10.5, weight="bold")
+        places = {t: 60 + 100 * index for index, t in enumerate(self.answers)}
+        self._draw_held(10, places[end], y, self._lease)
+        if self._next:
+            from_t = min(self._next.start, end + 3.5)
+            self._draw_held(places[end] + 100 * (from_t - end), 710, y, self._next)
+        colour = _look(self._lease.generation)[0]
+        self._mark(places[end], y, "o", colour, 11, hollow=True)
+        for t, x in places.items():
+            weight = "bold" if t in (end - 1, end) else "normal"
+            self._text(x, y - 40, self._word(t), ha="center", va="center", size=9, weight=weight)
+            self._text(x, y - 24, self._comparison(t), ha="center", va="center", size=8.5)
+            self._plot([x, x], [y - 14, y + 16], color=INK, lw=0.8, zorder=1)
+            frame = {"fc": "white", "ec": "black", "pad": 2, "lw": 1} if t == self._now else GROUND
+            label = f"now t={t}" if t == self._now else f"t={t}"
+            self._fixed(x, y + 24, label, ha="center", bbox=frame)
+        held = f"gen {self._lease.generation} holds every t in [{self._lease.start}, {end})"
+        self._text(12, self.height - 12, held, va="center", size=8.5, color=colour)
+        free = "nobody holds it; a claim is accepted"
+        if self._next:
+            free = f"gen {self._next.generation} holds it from t={self._next.start} on"
+        self._text(WIDTH - 12, self.height - 12, free, ha="right", va="center", size=8.5)
+        return self._figure
+
+    def _draw_held(self, start, end, y, lease):
+        colour, hatch = _look(lease.generation)
+        box = {"fc": "none", "ec": colour, "hatch": hatch, "lw": 1.2, "zorder": 3}
+        self._axes.add_patch(Rectangle((start, y - 8), end - start, 16, **box))
+        box = {"color": colour, "alpha": 0.2, "lw": 0, "zorder": 2}
+        self._axes.add_patch(Rectangle((start, y - 8), end - start, 16, **box))
 
 
 GROUND = {"fc": "white", "ec": "none", "pad": 0.8, "lw": 0}

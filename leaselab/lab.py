@@ -358,6 +358,12 @@ class Lab:
 
         return Chart(self.trace, max(lab.horizon for lab in (self, beside or self)))
 
+    def boundary(self):
+        """The comparison at the end of the last lease, as a picture with its sentence."""
+        from leaselab.chart import Boundary
+
+        return Boundary(self.trace)
+
     def panel(self):
         """The controls, as a widget."""
         from leaselab.panel import Panel

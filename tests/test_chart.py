@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from leaselab import Lab, Protocol, Scenario, scenarios
+from leaselab.errors import InputError
 from leaselab.chart import COLOURS, CROP, DPI, FAINT, HATCHES, HEAD, INK, LEFT, REJECTED, RIGHT, WIDTH
 from leaselab.chart import PAST_FOUR, Chart, _look
 
@@ -256,6 +257,24 @@ def test_the_table_answers_the_comparison_and_the_row_stays(t, answer):
 def test_an_empty_task_table_says_so():
     assert repr(Lab().table()) == "the task table is empty"
     assert "the task table is empty" in Lab().table()._repr_html_()
+
+
+@pytest.mark.parametrize("now", [2, 28, 30, 31, 32, 34, 40])
+def test_the_boundary_spells_the_comparison_out_around_the_leases_end(now):
+    lab = Lab(scenarios["crash_and_takeover"]).play_to(now)
+    boundary = lab.boundary()
+    end = 61 if now > 31 else 31
+    assert boundary.answers == {t: t < end for t in range(end - 3, end + 4)}
+    assert f"{end - 1} < {end}: live; {end} < {end} is false: ended" in boundary.sentence
+    for text, box in texts(boundary).items():
+        assert box.x0 >= 0 and box.x1 <= WIDTH and box.y1 <= boundary.height, text
+    for one, other in itertools.combinations(texts(boundary).values(), 2):
+        assert not one.padded(-1).overlaps(other.padded(-1))
+
+
+def test_there_is_no_boundary_before_there_is_a_lease():
+    with pytest.raises(InputError, match="there is no lease yet whose end could be looked at"):
+        Lab().boundary()
 
 
 def test_the_axis_keeps_its_place_whatever_happens():
