@@ -262,11 +262,19 @@ class Chart(Picture):
             frame = {**GROUND, "ec": INK, "pad": 1.5, "lw": 1} if count > 1 else GROUND
             y = base - 6 * min(count, 3) - 9
             self._fixed(self._x(t) + 5, y, str(count), bbox=frame, weight="bold")
-        calls = [step for step in self.trace.steps if step.returned == "timeout"]
-        if calls:
-            x = self._x(calls[0].t)
+        calls = [step for step in self.trace.steps if step.action == "call_external"]
+        timeouts = [step for step in calls if step.returned == "timeout"]
+        if timeouts:
+            x, key = self._x(timeouts[0].t), timeouts[0].sent["key"]
+            # A call that is answered under the same key tells what became of the first one.
+            told = [
+                self._x(step.t)
+                for step in calls
+                if key and step.sent["key"] == key and step.returned != "timeout"
+            ]
+            end = min([*told, self._until])
             box = {"fc": "none", "ec": INK, "ls": ":", "lw": 1.2, "zorder": 3}
-            self._axes.add_patch(Rectangle((x, top + 5), self._until - x, 19, **box))
+            self._axes.add_patch(Rectangle((x, top + 5), end - x, 19, **box))
             self._fixed(x + 5, top + 14.5, "unknown outcome", weight="bold")
 
     # What happened
@@ -301,7 +309,8 @@ class Chart(Picture):
     def _draw_claim(self, step, x, y, colour):
         if step.refused:
             self._mark(x, y, ">", FAINT, 7.5, hollow=True)
-            self._label(x, y, self._plain(f"claim: {step.reason.split(',')[0]}"))
+            said = self._plain(f"refused: {step.reason.split(',')[0]}")
+            self._label(x, y, said, asides=(-1, -0.5, 0, 0.5, 1))
             return
         self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
         self._mark(x, y, ">", colour)
@@ -418,9 +427,10 @@ class Chart(Picture):
         if head:
             self._plot([x], [end - 3], color=colour, marker="v", ms=4, zorder=5.6)
 
-    def _label(self, x, y, text, colour=INK, callout=False, **style):
+    def _label(self, x, y, text, colour=INK, callout=False, asides=(0, 0.5, -0.5, 1, -1), **style):
         """A text above a mark, where it covers no other: near first, then further up or aside.
 
+        ``asides`` are the places to try, in halves of the text's width to the right of the mark.
         Where there is no room at all the mark stands without its word, which the log still has.
         """
         bbox = {**GROUND, "pad": 2.5, "ec": colour, "lw": 1.2} if callout else GROUND
@@ -429,7 +439,6 @@ class Chart(Picture):
         )
         box = self._box(label)
         half = box.width / 2
-        asides = (0, 0.5, -0.5, 1, -1)
         places = [(level, aside) for level in range(3) for aside in asides]
         places += [(level, aside) for level in range(3) for aside in (1.7, -1.7)]
         for level, aside in places:
@@ -499,7 +508,7 @@ class Boundary(Picture):
         self._text(12, self.height - 12, held, va="center", size=8.5, color=colour)
         free = "nobody holds it; a claim is accepted"
         if self._next:
-            free = f"gen {self._next.generation} holds it from t={self._next.start} on"
+            free = f"gen {self._next.generation} holds every t in [{self._next.start}, {self._next.end})"
         self._text(WIDTH - 12, self.height - 12, free, ha="right", va="center", size=8.5)
         return self._figure
 

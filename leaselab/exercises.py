@@ -113,7 +113,7 @@ def _same_name_twice(answer):
         and event.sent["generation"] < event.row["generation"]
     ]
     if not stale:
-        return "no finish with A's earlier generation was refused while A held the task again."
+        return "the file has refused no finish of A by its generation, with A's name on the row."
     struck_out = _play(answer, protocol=Protocol().without("finish.generation"))
     if not any(event.stale and event.t == stale[0].t for event in _accepted(struck_out, "finish")):
         return "with the guard struck out the same finish should have been accepted."
@@ -121,13 +121,16 @@ def _same_name_twice(answer):
 
 def _same_view(answer):
     views, ledgers = [], []
-    for truth in ({"lost": "request"}, {"lost": "reply"}, {"acts_at": 40}):
+    for truth in ({"lost": "request"}, {"lost": "reply"}, {"acts_at": 50}):
         trace = _play(lambda lab, truth=truth: (answer(lab, truth), lab.play_to(max(lab.t, 60))))
         calls = [event for event in trace.events if event.action == "call_external"]
-        if [event.returned for event in calls] != ["timeout"]:
-            return "the worker has to call the service just once, with **truth, and time out."
-        if not trace.tasks or trace.tasks[0]["state"] != "uncertain":
+        if [(event.t, event.returned) for event in calls] != [(25, "timeout")]:
+            return "A has to call the service just once, at t=25, with **truth."
+        written = [event.t for event in _accepted(trace, "finish", "A")]
+        if trace.tasks[0]["state"] != "uncertain" or not written:
             return f"with {truth} the row does not end as uncertain."
+        if written[0] < 40:
+            return f"A waits until t=40; it must not write at t={written[0]}."
         views.append([event.returned for event in trace.events if event.actor == "A"])
         ledgers.append(trace.external_calls)
     if views != [views[0]] * 3:
@@ -144,6 +147,11 @@ def _twice_without_a_crash(answer):
         return "the task does not end as done."
     if trace.external_calls != 2:
         return f"the ledger says {trace.external_calls}, not 2."
+    callers = sorted(event.actor for event in trace.events if event.action == "call_external")
+    if callers != ["A", "B"]:
+        return "A and B have to call the service once each."
+    if _accepted(trace, "release"):
+        return "nobody may give the task back."
     if len(_accepted(trace, "finish")) != 1:
         return "just one finish should be accepted."
     if _play(answer, idempotency_key=True).external_calls != 1:
@@ -169,8 +177,8 @@ exercises = {
         _pending_with_generation_two,
     ),
     "02_crash_and_takeover": Exercise(
-        "A claims at t=1, renews at t=20 and crashes. Let B take over at the first instant at "
-        "which the file permits it, and show that one second earlier it did not.",
+        "A claims at t=1, renews at t=20 and crashes right after. Let B claim one second too early "
+        "and be refused, and claim again at the first instant at which the file permits it.",
         (
             "A renewal counts from now: which lease_until does the file hold after t=20?",
             "The lease ends at t=50. Let B claim at t=49 and again at t=50.",
@@ -187,17 +195,19 @@ exercises = {
         _same_name_twice,
     ),
     "04_unknown_outcome": Exercise(
-        "Write answer(lab, truth) so that A calls the service once with lab.call_external('A', "
-        "**truth) and the row ends as uncertain, whichever of the three truths it is given.",
+        "Write answer(lab, truth): A claims at t=1, calls the service once, at t=25, with "
+        "lab.call_external('A', **truth), and gives up waiting at t=40. Let the row end as "
+        "uncertain, whichever of the three truths it is given.",
         (
-            "A sees the same timeout each time, so there is only one thing it can do in all three.",
-            "After the call: lab.finish('A', 'uncertain'), while the lease is live.",
+            "At t=40 the lease of t=1 has ended. What can A do before, so that it may still write?",
+            "lab.renew('A') while the lease is live, for instance at t=25; then, at t=40, "
+            "lab.finish('A', 'uncertain').",
         ),
         _same_view,
     ),
     "05_duplicate_side_effect": Exercise(
-        "Nobody crashes and no reply is lost. Let the ledger say 2 while the task is done by "
-        "one accepted finish.",
+        "Nobody crashes, no reply is lost, nobody gives the task back. A and B call the service "
+        "once each. Let the ledger say 2 while the task is done by one accepted finish.",
         (
             "A worker need not crash to lose its lease; it is enough to be slow.",
             "A claims, calls, and does nothing until t=31. B takes over, calls and finishes.",

@@ -235,8 +235,8 @@ class Panel(widgets.VBox):
     def _show_picture(self, trace):
         below, above, height = self._picture(trace)
         self._style.value = _style(height)
-        self._below.value = f'<img src="{below}" alt="" />'
-        self._above.value = f'<img src="{above}" alt="{escape(trace.sentence)}" />'
+        self._below.value = f'<img src="{below}" alt="" decoding="sync" />'
+        self._above.value = f'<img src="{above}" alt="{escape(trace.sentence)}" decoding="sync" />'
 
     def _picture(self, trace):
         """The two layers as addresses, and their height; drawn once for each set of events."""

@@ -58,9 +58,11 @@ class Question:
         return None if None in (self.answer, self.fact) else self.answer == self.fact
 
     def __repr__(self):
+        if self.answer is None and self.fact is not None:
+            return f"The files say {self.fact}: {self._why}."
         if self.answer is None:
             return f"{self.text} {' or '.join(self.choices)}?"
         if self.fact is None:
             return f"{self.text} You said: {self.answer}. It is locked in."
         verdict = "right" if self.right else "wrong"
-        return f"You said {self.answer}, the files say {self.fact}: {verdict}. {self._why}."
+        return f"You said {self.answer}: {verdict}. The files say {self.fact}: {self._why}."

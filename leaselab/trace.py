@@ -347,12 +347,16 @@ def _brief(step):
     what = {"call_external": "call", "crash_and_reopen": "crash and reopen"}.get(
         step.action, step.action.replace("_", " ")
     )
+    detail = step.sent.get("outcome")
+    if step.action == "call_external":
+        known = "key known" if step.sent["acted"] is False else None
+        detail = "timeout" if step.returned == "timeout" else known
     if step.refused:
         what = ("rejected " if step.action == "finish" else "refused ") + what
         return f"{what} t={step.t} ({step.reason})"
     if step.stale and step.rows_changed:
         what = f"accepted stale {what}"
-    return f"{what} t={step.t}"
+    return f"{what} t={step.t}" + (f" ({detail})" if detail not in (None, "done") else "")
 
 
 class Table:

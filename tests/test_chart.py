@@ -101,7 +101,7 @@ def test_the_rejected_commit_says_what_was_sent_what_the_row_has_and_what_change
     words = [text.get_text().replace("\n", " ") for text in texts(chart)]
     assert "rejected at t=32: sent gen 1, row has gen 2, 0 rows changed" in words
     assert "gen 1 [1, 31)" in words and "gen 2 [31, 61)" in words
-    assert "now t=32" in words and "claim: 30 < 31" in words
+    assert "now t=32" in words and "refused: 30 < 31" in words
     assert "t=32: generation 2 rejects A's stale commit: sent gen 1, row has gen 2" in words
 
 

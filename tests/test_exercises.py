@@ -60,19 +60,35 @@ def two_workers(lab):
     lab.finish("A", generation=1)
 
 
-def looks_at_the_truth(lab, truth):
+def waits_at_the_service(lab, truth):
+    """A claims, calls at t=25 and keeps its lease."""
     lab.enqueue()
-    lab.claim("A")
-    lab.call_external("A", **truth)
-    lab.finish("A", "done" if truth.get("lost") == "reply" else "uncertain")
+    lab.play_to(1).claim("A")
+    lab.play_to(25).call_external("A", **truth)
+    lab.renew("A")
+
+
+def looks_at_the_truth(lab, truth):
+    waits_at_the_service(lab, truth)
+    lab.play_to(40).finish("A", "done" if truth.get("lost") == "reply" else "uncertain")
 
 
 def calls_again(lab, truth):
-    lab.enqueue()
-    lab.claim("A")
-    lab.call_external("A", **truth)
+    waits_at_the_service(lab, truth)
     lab.call_external("A")
+    lab.play_to(40).finish("A", "uncertain")
+
+
+def writes_too_early(lab, truth):
+    waits_at_the_service(lab, truth)
     lab.finish("A", "uncertain")
+
+
+def does_not_renew(lab, truth):
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    lab.play_to(25).call_external("A", **truth)
+    lab.play_to(40).finish("A", "uncertain")
 
 
 def with_a_crash(lab):
@@ -93,14 +109,27 @@ def calls_twice_itself(lab):
     lab.finish("A")
 
 
+def gives_back(lab):
+    lab.enqueue()
+    lab.claim("A")
+    lab.call_external("A")
+    lab.release("A")
+    lab.claim("B")
+    lab.call_external("B")
+    lab.finish("B")
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
-    ("03_stale_commit", without_the_refusal, "no finish with A's earlier generation"),
+    ("03_stale_commit", without_the_refusal, "the file has refused no finish of A by its generation"),
     ("03_stale_commit", two_workers, "only A may act"),
     ("04_unknown_outcome", looks_at_the_truth, "does not end as uncertain"),
     ("04_unknown_outcome", calls_again, "call the service just once"),
+    ("04_unknown_outcome", writes_too_early, "it must not write at t=25"),
+    ("04_unknown_outcome", does_not_renew, "does not end as uncertain"),
     ("05_duplicate_side_effect", with_a_crash, "nobody may crash"),
-    ("05_duplicate_side_effect", calls_twice_itself, "with an idempotency key at the service"),
+    ("05_duplicate_side_effect", calls_twice_itself, "A and B have to call the service once"),
+    ("05_duplicate_side_effect", gives_back, "nobody may give the task back"),
 ]
 
 

@@ -220,7 +220,7 @@ def test_the_verdict_is_what_the_file_answered():
     panel.answer.value = "refused"
     panel.press("lock in")
     panel.press("next")
-    assert "You said refused, the files say accepted: wrong." in words(panel._question.value)
+    assert "You said refused: wrong. The files say accepted: " in words(panel._question.value)
 
 
 def test_without_the_tick_nothing_is_locked():
