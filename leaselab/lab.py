@@ -248,7 +248,8 @@ class Lab:
 
     @one_at_a_time
     def restart(self):
-        """Undo everything, on fresh files; returns the lab."""
+        """Undo everything, on fresh files, and forget the predictions; returns the lab."""
+        self.questions.clear()
         return self._return_to(0, 0)
 
     @one_at_a_time
@@ -432,7 +433,9 @@ class Lab:
         event = getattr(self, f"_{step.action}", self._submit)(step)
         self.events.append(event)
         if step.scripted and _key(step) in self.questions:
-            self.questions[_key(step)].settle(event)
+            question = self.questions.pop(_key(step))
+            question.settle(event)
+            self.questions[_key(step)] = question  # the last to be settled comes last
         return event.returned
 
     def _enqueue(self, step):

@@ -35,6 +35,8 @@ TRUTHS = {
     "it acts, the reply is lost": {"lost": "reply"},
     "it acts 20 later, too late to answer": {"acts_after": 20},
 }
+# A clear picture over the two layers has their alt text, which changes with the clock; they do not.
+CLEAR = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACH5BAEAAAAALAAAAAABAAEAAAICRAEAOw=="
 # The handle of an IntSlider has no name of its own; a screen reader needs one.
 NAME_THE_HANDLE = (
     "for (const handle of document.querySelectorAll('.leaselab-clock .noUi-handle'))"
@@ -70,11 +72,13 @@ class Panel(widgets.VBox):
         self._style = widgets.HTML()
         self._title = _html(38, "leaselab-title")
         self._below, self._above = widgets.HTML(), widgets.HTML()
-        self._above.add_class("leaselab-above")
+        self._alt = widgets.HTML()
+        for html in (self._above, self._alt):
+            html.add_class("leaselab-above")
         self._question = _html(34, "leaselab-small", "leaselab-scroll")
-        self._table = _html(96, "leaselab-small", "leaselab-scroll")
+        self._table = _html(118, "leaselab-small", "leaselab-scroll")
         self._sentence = _html(66, "leaselab-small", "leaselab-scroll")
-        self._log = _html(220, "leaselab-small", "leaselab-scroll")
+        self._log = _html(190, "leaselab-small", "leaselab-scroll")
         self._reasons, self._earlier = {}, {}
         super().__init__(self._column())
         self.add_class("leaselab")
@@ -107,7 +111,7 @@ class Panel(widgets.VBox):
     # The column, from top to bottom
 
     def _column(self):
-        card = widgets.Box([self._below, self.clock, self._above])
+        card = widgets.Box([self._below, self.clock, self._above, self._alt])
         card.add_class("leaselab-card")
         clock = [
             self._button("start", call=self.lab.restart),
@@ -236,7 +240,8 @@ class Panel(widgets.VBox):
         below, above, height = self._picture(trace)
         self._style.value = _style(height)
         self._below.value = f'<img src="{below}" alt="" decoding="sync" />'
-        self._above.value = f'<img src="{above}" alt="{escape(trace.sentence)}" decoding="sync" />'
+        self._above.value = f'<img src="{above}" alt="" decoding="sync" />'
+        self._alt.value = f'<img src="{CLEAR}" alt="{escape(trace.sentence)}" />'
 
     def _picture(self, trace):
         """The two layers as addresses, and their height; drawn once for each set of events."""

@@ -138,7 +138,7 @@ class Reader:
         """The page shows what the trace says: the sentence, the picture's alt text, the row."""
         trace = lab.trace
         expect(self.panel.locator(".leaselab-title")).to_have_text(trace.title)
-        above = self.panel.locator(".leaselab-above img")
+        above = self.panel.locator(".leaselab-above img[alt^=t]")
         expect(above).to_have_attribute("alt", trace.sentence)
         if trace.tasks:
             expect(self.panel.locator("th")).to_have_text(list(trace.table().headings))

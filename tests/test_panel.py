@@ -35,7 +35,7 @@ def test_moving_the_clock_plays_the_scenario_on_the_file(key):
         plain.play_to(t)
         assert panel.lab.trace.events == plain.trace.events
         assert words(panel._title.value) == plain.trace.title
-        assert panel.lab.trace.sentence in unescape(panel._above.value)
+        assert panel.lab.trace.sentence in unescape(panel._alt.value)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -212,6 +212,32 @@ def test_a_step_that_matters_is_locked_until_an_answer_is_locked_in():
     assert "0 of 1 predictions right." in verdict
 
 
+def test_the_verdict_that_is_shown_is_that_of_the_last_step():
+    panel = panel_of("stale_commit")
+    panel.clock.value = 31
+    panel.asking.value = True  # the question about t=32 is put first
+    panel.press("start")
+    panel.clock.value = 29
+    for answer in ("refused", "accepted", "refused"):
+        panel.answer.value = answer
+        panel.press("lock in")
+        panel.press("next")
+    shown = words(panel._question.value)
+    assert "generation 2 rejects A's stale commit" in shown and "3 of 3 predictions" in shown
+
+
+def test_start_asks_anew():
+    panel = panel_of("stale_commit", ask=True)
+    panel.clock.value = 29
+    panel.answer.value = "refused"
+    panel.press("lock in")
+    panel.press("next")
+    panel.press("start")
+    assert panel.lab.score == "0 of 0 predictions right"
+    panel.clock.value = 40
+    assert panel.lab.t == 29
+
+
 def test_the_verdict_is_what_the_file_answered():
     protocol = Protocol().without("finish.generation")
     panel = panel_of("stale_commit", protocol=protocol)
@@ -260,7 +286,7 @@ def test_names_are_escaped_wherever_they_are_shown():
     lab.enqueue()
     panel = lab.panel()
     panel.press("<script>alert(1)</script>", "claim")
-    for html in (panel._title, panel._table, panel._log, panel._sentence, panel._above):
+    for html in (panel._title, panel._table, panel._log, panel._sentence, panel._alt):
         assert "<script" not in html.value
     assert "<script" not in panel._reasons["B"].value
 
@@ -279,12 +305,14 @@ def test_nothing_that_is_shown_changes_its_size():
 def test_moving_the_clock_between_events_sends_no_picture():
     panel = panel_of("stale_commit")
     panel.clock.value = 10
-    before = panel._below.value
     sent = []
-    panel._below.observe(lambda change: sent.append(change), "value")
+    for layer in (panel._below, panel._above):
+        layer.observe(sent.append, "value")
     for t in range(11, 30):
         panel.clock.value = t
-    assert sent == [] and panel._below.value == before
+    assert sent == []
+    panel.clock.value = 30
+    assert sent != []
 
 
 def test_whoever_shows_no_widgets_gets_a_sentence_and_the_picture():
