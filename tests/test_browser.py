@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 from leaselab import Lab, scenarios
@@ -192,6 +193,25 @@ def test_lesson_03_by_keyboard_shows_what_the_trace_says(chromium, jupyterlab, t
     reader.press("start")
     reader.sees(Lab(scenarios["stale_commit"]))
     assert reader.errors == []
+    reader.page.close()
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_a_panel_can_be_read_without_seeing_and_used_without_a_mouse(chromium, jupyterlab, theme):
+    """By axe-core: names of controls, alt texts, contrast in both themes."""
+    reader = Reader(chromium, jupyterlab, "02_crash_and_takeover", theme)
+    reader.panel.get_by_label("ask me before the steps that matter").uncheck()
+    reader.press("end")
+    expect(reader.panel.get_by_role("button", name="end", exact=True)).to_be_disabled()
+
+    def violations():
+        found = Axe().run(reader.page, context=".leaselab").response["violations"]
+        return {rule["id"]: [node["html"][:200] for node in rule["nodes"]] for rule in found}
+
+    assert violations() == {}
+    handle = reader.panel.locator(".noUi-handle")  # and axe would have said so:
+    handle.evaluate("handle => handle.removeAttribute('aria-label')")
+    assert list(violations()) == ["aria-input-field-name"]
     reader.page.close()
 
 

@@ -2,9 +2,12 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -247,6 +250,61 @@ def test_somebody_elses_database_is_refused_and_kept(path):
     with pytest.raises(StoreError, match="holds the tables of another program"):
         Store(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_file_that_may_not_be_written_is_refused_and_kept():
+    """In a child without root's rights, which would not mind."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    path = folder / "lab.sqlite"
+    Store(path).close()
+    path.chmod(0o444)
+    folder.chmod(0o555)
+    before = path.read_bytes()
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            if os.geteuid() == 0:
+                os.seteuid(65534)
+            with Store(path) as store:
+                store.enqueue("run-1", now=0)
+            said = "nothing"
+        except StoreError as error:
+            said = str(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.wait()
+    said = os.read(read, 1000).decode()
+    assert f"{path} is read-only; nothing was changed. Allow writing, or give another" in said
+    assert path.read_bytes() == before
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_full_disk_is_named_and_nothing_is_changed(store):
+    pages = store._fetch("PRAGMA page_count")[0][0]
+    store._fetch(f"PRAGMA max_page_count = {pages}")  # SQLite's own error for a full disk
+    with pytest.raises(StoreError, match="the disk of .* is full; nothing was changed. Free some"):
+        for number in range(1000):
+            store.enqueue(f"run-{number}", now=0)
+            before = store.tasks(), store.runs()
+    assert (store.tasks(), store.runs()) == before
+
+
+def test_a_file_that_another_program_has_locked_is_named_after_five_seconds(store, path):
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="is locked by another program for 5 seconds now"):
+        store.claim("A", now=1, lease=LEASE)
+    other.close()
+    assert store.claim("A", now=1, lease=LEASE).generation == 1
+
+
+def test_a_sqlite_that_is_too_old_is_named_with_the_way_out(path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreError, match="is too old: leaselab needs 3.37 or newer; a newer Python"):
+        Store(path)
+    assert not path.exists()
 
 
 def test_a_sentence_is_all_that_a_notebook_shows(tmp_path):
