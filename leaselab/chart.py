@@ -26,6 +26,7 @@ HEAD = 62  # the title's two lines, and the box that says now
 CROP = 36  # without the title
 WORKER = 72
 TASK = 70
+SMALLEST_TASK = 23
 ROWS = 5  # leases of one task that are shown; with more, the last ones
 SERVICE = 64
 AXIS = 54
@@ -110,25 +111,29 @@ class Chart(Picture):
     Args:
         trace: a ``Trace``.
         horizon: the last instant of the axis; by default as far as the trace reaches.
+        lanes: for how many tasks there is room, more of them share it; by default for all.
 
     In a notebook it shows itself; ``sentence`` is its text, and its alt text.
     """
 
-    def __init__(self, trace, horizon=None):
+    def __init__(self, trace, horizon=None, lanes=None):
         self.trace = trace
         self.horizon = max(horizon or 0, trace.horizon, 1)
         self.sentence = trace.sentence
         self._tasks = [task["id"] for task in trace.tasks] or [1]
+        room = TASK * (lanes or len(self._tasks))
+        self._tasks = self._tasks[-max(1, room // SMALLEST_TASK) :]
+        self._task = room / len(self._tasks)
         self._top = {}
         y = HEAD
         lanes = [(f"worker {name}", WORKER) for name in trace.workers]
-        lanes += [(f"task {task_id}", TASK) for task_id in self._tasks] + [("service", SERVICE)]
+        lanes += [(f"task {task_id}", self._task) for task_id in self._tasks] + [("service", SERVICE)]
         for lane, height in lanes:
             self._top[lane] = y
             y += height
         self._lanes = lanes
-        self._bottom = y
-        self.height = y + AXIS
+        self._bottom = round(y)
+        self.height = self._bottom + AXIS
 
     def figure(self):
         """The whole picture as a matplotlib Figure: title, timeline, veil and now."""
@@ -176,7 +181,7 @@ class Chart(Picture):
                 self._axes.add_patch(
                     Rectangle((LEFT, top), RIGHT - LEFT, height, color=BAND, lw=0, zorder=1)
                 )
-            y = self._line(lane) if lane.startswith("worker") else top + TASK / 2
+            y = self._line(lane) if lane.startswith("worker") else top + height / 2
             y = top + 14 if lane == "service" else y
             self._fixed(LEFT - 10, y, **_lane_name(self._plain(lane)), ha="right")
 
@@ -191,23 +196,18 @@ class Chart(Picture):
             if step.actor != worker or step.action not in ("crash", "reopen", "crash_and_reopen"):
                 continue
             x = self._x(step.t)
-            style = {"color": INK, "lw": 1.8} if alive else {"color": FAINT, "lw": 1.2, "ls": ":"}
-            self._plot([since, x], [y, y], zorder=3, **style)
+            self._plot([since, x], [y, y], **LIFE[alive])
             alive = step.action != "crash"
             since = x
             if step.action == "crash_and_reopen":
-                self._plot([x, x + 13], [y, y], zorder=3, color=FAINT, lw=1.2, ls=":")
+                self._plot([x, x + 13], [y, y], **LIFE[False])
                 since = x + 13
-        style = {"color": INK, "lw": 1.8} if alive else {"color": FAINT, "lw": 1.2, "ls": ":"}
-        self._plot([since, max(since, self._until)], [y, y], zorder=3, **style)
+        self._plot([since, max(since, self._until)], [y, y], **LIFE[alive])
 
     def _draw_leases(self):
         for task_id in self._tasks:
-            leases = [lease for lease in self.trace.leases if lease.task_id == task_id]
-            shown = leases[-ROWS:]
-            height = min(20, (TASK - 8) / max(len(shown), 1))
-            for row, lease in enumerate(shown):
-                self._draw_lease(lease, self._top[f"task {task_id}"] + 4 + row * height, height - 2)
+            for lease, (top, height) in self._rows(task_id).items():
+                self._draw_lease(lease, top, height)
 
     def _draw_lease(self, lease, top, height):
         colour, hatch = _look(lease.generation)
@@ -269,7 +269,7 @@ class Chart(Picture):
             # A call that is answered under the same key tells what became of the first one.
             told = [
                 self._x(step.t)
-                for step in calls
+                for step in calls[calls.index(timeouts[0]) :]
                 if key and step.sent["key"] == key and step.returned != "timeout"
             ]
             end = min([*told, self._until])
@@ -329,7 +329,7 @@ class Chart(Picture):
         word = step.action.replace("_", " ")
         if step.action == "finish":
             word += f" {step.sent['outcome']}"
-        lane = self._top[f"task {step.task_id}"]
+        lane = self._top.get(f"task {step.task_id}", self._bottom - SERVICE)
         changed = step.rows_changed
         rows = f"{changed} row{'' if changed == 1 else 's'} changed"
         reason = step.reason if step.refused else ""
@@ -358,10 +358,16 @@ class Chart(Picture):
 
     def _lease_y(self, task_id, generation):
         """The top of a generation's bar."""
-        leases = [lease for lease in self.trace.leases if lease.task_id == task_id][-ROWS:]
-        height = min(20, (TASK - 8) / max(len(leases), 1))
-        rows = [row for row, lease in enumerate(leases) if lease.generation == generation]
-        return self._top[f"task {task_id}"] + 4 + height * (rows[-1] if rows else 0)
+        tops = [top for lease, (top, _) in self._rows(task_id).items() if lease.generation == generation]
+        return tops[-1] if tops else self._top.get(f"task {task_id}", self._bottom - SERVICE) + 4
+
+    def _rows(self, task_id):
+        """Where the bars of a task lie: the top and the height of each lease that is shown."""
+        leases = [lease for lease in self.trace.leases if lease.task_id == task_id]
+        shown = leases[-max(1, min(ROWS, int(self._task - 8) // 10)) :]
+        height = min(20, (self._task - 8) / max(len(shown), 1))
+        top = self._top.get(f"task {task_id}", 0) + 4
+        return {lease: (top + row * height, height - 2) for row, lease in enumerate(shown)}
 
     # Title, now, and the ticks of the axis
 
@@ -375,9 +381,12 @@ class Chart(Picture):
                 lines.append(word)
             else:
                 lines[-1] = text.get_text()
+        if len(lines) > 2:
+            lines = [lines[0], f"{lines[1][:-3]}..."]
         text.set_text("\n".join(lines))
         if self.trace.struck_out:
             guards = f"struck out: {', '.join(self.trace.struck_out)}"
+            guards = guards if len(guards) <= 48 else f"{len(self.trace.struck_out)} guards struck out"
             style = {"va": "center", "size": 8.5, "color": REJECTED, "weight": "bold"}
             right = self._x(self.trace.now) < WIDTH / 2  # on the side where now is not
             x, side = (WIDTH - 12, "right") if right else (12, "left")
@@ -417,7 +426,7 @@ class Chart(Picture):
         """A text with each worker's number for a name that the font may lack."""
         for number, name in enumerate(self.trace.workers, start=1):
             text = text if name.isascii() else text.replace(name, f"no. {number}")
-        return text
+        return text.encode("ascii", "replace").decode()
 
     def _bar(self, start, end, top, height, **style):
         self._axes.add_patch(Rectangle((start, top), end - start, height, zorder=2, **style))
@@ -467,13 +476,20 @@ class Boundary(Picture):
 
     def __init__(self, trace):
         leases = trace.leases
-        self._lease = next((lease for lease in reversed(leases) if lease.start < trace.now), None)
-        if self._lease is None:
+        # At the instant of a takeover the lease that has just ended is the one to look at.
+        before = [lease for lease in leases if lease.start < trace.now] or list(leases)
+        if not before:
             raise InputError("there is no lease yet whose end could be looked at; claim first.")
+        self._lease = before[-1]
+        if self._lease.closed is not None:
+            raise InputError(
+                f"the last lease was given back at t={self._lease.closed}, before it came to its end."
+            )
         self._next = next((lease for lease in leases if lease.start >= self._lease.end), None)
         self._now = trace.now
         end = self._lease.end
-        self.answers = {t: t < end for t in range(end - 3, end + 4)}
+        first = max(end - 3, self._lease.start)
+        self.answers = {t: t < end for t in range(first, first + 7)}
         said = (f"{self._comparison(t)}: {self._word(t)}" for t in self.answers)
         self.sentence = f"Around the end of the lease, now t={self._now}: {'; '.join(said)}."
 
@@ -490,9 +506,10 @@ class Boundary(Picture):
         title = f"lease_until = {end} is the first instant that is not held"
         self._text(12, 5, title, va="top", size=10.5, weight="bold")
         places = {t: 60 + 100 * index for index, t in enumerate(self.answers)}
+        last = max(self.answers) + 0.5
         self._draw_held(10, places[end], y, self._lease)
         if self._next:
-            from_t = min(self._next.start, end + 3.5)
+            from_t = min(self._next.start, last)
             self._draw_held(places[end] + 100 * (from_t - end), 710, y, self._next)
         colour = _look(self._lease.generation)[0]
         self._mark(places[end], y, "o", colour, 11, hollow=True)
@@ -506,7 +523,7 @@ class Boundary(Picture):
             self._fixed(x, y + 24, label, ha="center", bbox=frame)
         held = f"gen {self._lease.generation} holds every t in [{self._lease.start}, {end})"
         self._text(12, self.height - 12, held, va="center", size=8.5, color=colour)
-        free = "nobody holds it; a claim is accepted"
+        free = f"from t={end} on a claim is accepted"
         if self._next:
             free = f"gen {self._next.generation} holds every t in [{self._next.start}, {self._next.end})"
         self._text(WIDTH - 12, self.height - 12, free, ha="right", va="center", size=8.5)
@@ -520,12 +537,16 @@ class Boundary(Picture):
         self._axes.add_patch(Rectangle((start, y - 8), end - start, 16, **box))
 
 
+LIFE = {
+    True: {"color": INK, "lw": 1.8, "zorder": 3},
+    False: {"color": FAINT, "lw": 1.2, "ls": ":", "zorder": 3},
+}
 GROUND = {"fc": "white", "ec": "none", "pad": 0.8, "lw": 0}
 
 
 def _look(generation):
     """The colour and the hatch of a generation; past four, grey, and the text must do."""
-    if generation > len(COLOURS):
+    if not 0 < generation <= len(COLOURS):
         return PAST_FOUR, ""
     return COLOURS[generation - 1], HATCHES[generation - 1]
 

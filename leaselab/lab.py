@@ -20,8 +20,12 @@ from leaselab.scenarios import Scenario, Step
 from leaselab.store import Claim, Store
 from leaselab.trace import Event, Trace
 
+ACTIONS = (
+    *("claim", "renew", "finish", "ack", "release", "commit_run", "exhaust"),
+    *("call_external", "crash", "reopen"),
+)
+OPTIONAL = ("generation", "task", "arrives_at", "available_at", "lost", "acts_at", "key")
 NEEDS_A_CLAIM = ("renew", "finish", "ack", "release", "commit_run", "exhaust")
-REFUSALS = (None, False, "lease_lost", "revision_conflict")
 # What a worker may be told about the claim it holds, and still hold it.
 GO_ON = (("commit_run", "committed"), ("commit_run", "revision_conflict"), ("exhaust", False))
 
@@ -35,6 +39,24 @@ def one_at_a_time(method):
             return method(self, *args, **kwargs)
 
     return held
+
+
+def changes_the_lab(method):
+    """One at a time, and whoever listens is told when the outermost call has ended."""
+
+    @wraps(method)
+    def told(self, *args, **kwargs):
+        with self.lock:
+            self._depth += 1
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    for listener in list(self.listeners):
+                        listener.lab_changed()
+
+    return told
 
 
 @dataclass
@@ -56,10 +78,16 @@ class Worker:
             self.earlier.append(self.held)
         self.held = None
 
-    def claim_of(self, generation):
-        """The last claim with this generation that the worker knows, or None."""
-        known = [*self.earlier, *([self.held] if self.held else [])]
-        return next((claim for claim in reversed(known) if claim.generation == generation), None)
+    @property
+    def known(self):
+        """The claims it knows, the last one first; the held one last of all."""
+        return [*reversed(self.earlier), *([self.held] if self.held else [])]
+
+    def claim_of(self, generation, task_id=None):
+        """The claim with this generation, an earlier one if there are two; or None."""
+        for claim in self.known:
+            if claim.generation == generation and task_id in (None, claim.task_id):
+                return claim
 
 
 class Service:
@@ -96,32 +124,30 @@ class Lab:
     Attributes:
         t: the clock, in virtual seconds. It only goes forward; ``back`` plays everything anew.
         history: the steps that were done. ``future``: the steps to come.
-        branches: histories that were left by going back and doing something else.
-        truth: what becomes of the calls of the script: ``{"lost": "request"}``,
-            ``{"lost": "reply"}``, ``{"acts_after": 20}``, or ``{}`` (it answers). None, as at
-            first, leaves it to the script.
+        branches: what was left by going back and doing something else.
+
+    ``close()`` deletes the files; a lab that is forgotten does so by itself.
     """
 
     def __init__(self, scenario=None, *, protocol=None, idempotency_key=False):
         self.scenario = scenario if scenario is not None else Scenario()
+        self.protocol = protocol if protocol is not None else Protocol()
         if not isinstance(self.scenario, Scenario):
             raise InputError(f"a scenario is one of leaselab.scenarios, not {scenario!r}.")
-        whole_number("lease", self.scenario.lease, at_least=1)
-        names = self.scenario.workers
-        named = all(isinstance(name, str) and name for name in names)
-        if not named or not names or len(set(names)) < len(names):
-            raise InputError(f"workers must be different names that are not empty, not {names!r}.")
-        self.protocol = protocol or Protocol()
+        if not isinstance(self.protocol, Protocol):
+            raise InputError(f"a protocol is Protocol() or Protocol.without(…), not {protocol!r}.")
+        self._script = _checked(self.scenario)
         self.idempotency_key = idempotency_key
+        self.lock = threading.RLock()
+        self.listeners = weakref.WeakSet()
+        self.questions = {}
+        self.branches = []
+        self.future = list(self._script)
+        self._truth = None
+        self._undone = self._depth = 0
+        self._rehearsed = None
         self.folder = Path(tempfile.mkdtemp(prefix="leaselab-"))
         self.path = self.folder / "lab.sqlite"
-        self.lock = threading.RLock()
-        self.future = list(self.scenario.steps)
-        self.branches = []
-        self.truth = None
-        self.questions = {}
-        self._rehearsed = None
-        self._undone = 0
         self._open_stores = []
         self.close = weakref.finalize(self, _remove, self.folder, self._open_stores)
         self._start_afresh([], 0)
@@ -140,18 +166,24 @@ class Lab:
         """Renew the lease. Returns its new end, or None if refused."""
         return self._do(worker, "renew", generation=generation)
 
-    def finish(self, worker, outcome="done", *, generation=None, arrives_at=None):
+    def finish(self, worker, outcome="done", *, generation=None, task=None, arrives_at=None):
         """Finish the task. Returns True if accepted.
 
         Args:
             worker: who submits.
             outcome: ``"done"`` or ``"uncertain"``.
             generation: an earlier generation to submit with; that of the held claim if None.
+            task: the id of the task that the generation belongs to, if there are several.
             arrives_at: when the request reaches the file; at once if None. It then arrives even
                 if the worker has crashed meanwhile, and this call returns None.
         """
         return self._do(
-            worker, "finish", outcome=outcome, generation=generation, arrives_at=arrives_at
+            worker,
+            "finish",
+            outcome=outcome,
+            generation=generation,
+            task=task,
+            arrives_at=arrives_at,
         )
 
     def ack(self, worker, *, generation=None):
@@ -192,7 +224,7 @@ class Lab:
         """Start the worker anew on the same file. It remembers nothing."""
         return self._do(worker, "reopen")
 
-    @one_at_a_time
+    @changes_the_lab
     def play_to(self, t):
         """Move the clock forward to ``t`` and do what the script has up to then; returns the lab.
 
@@ -209,59 +241,66 @@ class Lab:
         self._pass_time(t)
         return self
 
-    @one_at_a_time
+    @changes_the_lab
     def next(self):
         """Move the clock to the next thing that happens, and let it happen; returns the lab."""
         arrival = self._in_flight[0][0] if self._in_flight else None
         if self.future and (arrival is None or self.future[0].t < arrival):
-            step = self._in_truth(self.future.pop(0))
-            self._undone = max(0, self._undone - 1)
+            step = self._in_truth(self.future[0])
             self._pass_time(step.t)
-            if self._can_do(step):
+            step = step._replace(done=self.can_do(step))
+            if step.done:
                 self._perform(step)
-                self.history.append(step)
+            self.future.pop(0)
+            self._undone = max(0, self._undone - 1)
+            self.history.append(step)
         elif arrival is not None:
             self._pass_time(arrival)
         return self
 
-    @one_at_a_time
+    @changes_the_lab
     def play(self):
         """Play the script to its end, and whatever is still under way; returns the lab."""
         while self.future or self._in_flight:
             self.next()
         return self
 
-    @one_at_a_time
+    @changes_the_lab
     def back(self):
         """Undo what happened last: all before it is played anew on a fresh file; returns the lab."""
         times = [0, *(event.t for event in self.events)]
         if times[-1] < self.t:  # nothing but the clock has moved since
             return self._return_to(len(self.history), times[-1])
-        acted = bool(self.history) and self.history[-1].t == self.t
-        return self._return_to(len(self.history) - acted, times[-2] if len(times) > 1 else 0)
+        length = len(self.history)
+        while length and not self.history[length - 1].done:  # left out: nothing to undo
+            length -= 1
+        if length and self.history[length - 1].t == self.t:
+            return self._return_to(length - 1, times[-2])
+        earlier = [t for t in times if t < self.t]  # it was an arrival
+        return self._return_to(length, max(earlier, default=0))
 
-    @one_at_a_time
+    @changes_the_lab
     def rewind(self, t):
         """Undo everything after ``t``, which is where the clock then stands; returns the lab."""
         whole_number("t", t)
         return self._return_to(sum(step.t <= t for step in self.history), min(t, self.t))
 
-    @one_at_a_time
+    @changes_the_lab
     def restart(self):
         """Undo everything, on fresh files, and forget the predictions; returns the lab."""
         self.questions.clear()
         return self._return_to(0, 0)
 
-    @one_at_a_time
+    @changes_the_lab
     def other_branch(self):
         """Go to the branch that was left first, and leave this one for later; returns the lab."""
         if not self.branches:
             raise InputError("there is no other branch; go back and do something else first.")
-        branch = self.branches.pop(0)
-        self.branches.append(tuple(self.history))
-        self._start_afresh(branch, branch[-1].t)
-        self.future = [step for step in self.scenario.steps if step.t > self.t]
-        self._undone = 0
+        history, future, t = self.branches.pop(0)
+        self.branches.append((list(self.history), list(self.future), self.t))
+        self.future, self._undone = list(future), 0
+        self._start_afresh(history, t)
+        self._forget_questions_ahead()
         return self
 
     # What can be asked and seen
@@ -276,7 +315,10 @@ class Lab:
         if not self.future:
             raise InputError("there is no step left to ask about; begin again with restart().")
         step = self.future[0]
-        question = self.questions.setdefault(_key(step), Question(step, len(self.ledger)))
+        fresh = Question(step, len(self.ledger))
+        question = self.questions.setdefault(_key(step), fresh)
+        if question.answer is None and question.choices != fresh.choices:  # the ledger has moved
+            question = self.questions[_key(step)] = fresh
         if answer is not None:
             question.lock_in(answer)
         return question
@@ -295,6 +337,8 @@ class Lab:
         Only a claim is asked of the file beforehand. Whatever else a worker sends, it sends in
         good faith, and the file answers when it arrives.
         """
+        if action not in ACTIONS:
+            raise InputError(f"there is no action {action!r}; there are {', '.join(ACTIONS)}.")
         obstacle = self._obstacle(worker, action, generation)
         if obstacle or action != "claim":
             return obstacle
@@ -304,6 +348,23 @@ class Lab:
             return None
         return self._event(worker, "claim", None, _first_unfinished(tasks), asked=sent).reason
 
+    @property
+    def truth(self):
+        """What becomes of the calls of the script: ``{"lost": "request"}``, ``{"lost": "reply"}``,
+        ``{"acts_after": 20}``, or ``{}`` (it answers). None leaves it to the script.
+        """
+        return self._truth
+
+    @truth.setter
+    def truth(self, truth):
+        lost = [{"lost": "request"}, {"lost": "reply"}]
+        late = isinstance(truth, dict) and list(truth) == ["acts_after"]
+        if truth not in (None, {}, *lost) and not late:
+            raise InputError(f"a truth is None, {{}}, {lost[0]}, {lost[1]} or {{'acts_after': 20}}.")
+        if late:
+            whole_number("acts_after", truth["acts_after"], at_least=1)
+        self._truth = truth
+
     def truth_at(self, t):
         """``truth`` as arguments of ``call_external`` for a call at ``t``."""
         truth = dict(self.truth or {})
@@ -312,14 +373,18 @@ class Lab:
         return truth
 
     @property
+    @one_at_a_time
     def trace(self):
         """What has happened so far."""
         return Trace(self.events, self.t, self.scenario.workers, self.protocol.struck_out)
 
     @property
+    @one_at_a_time
     def horizon(self):
         """Just after the last instant of interest: the script's end, every lease's end."""
-        ends = (self.rehearsal.horizon, self.trace.horizon, *(step.t for step in self.future))
+        arrivals = (arrives_at for arrives_at, _ in self._in_flight)
+        steps = (step.t for step in self.future)
+        ends = (self.rehearsal.horizon, self.trace.horizon, *steps, *arrivals)
         return max(ends) + 2
 
     @property
@@ -327,8 +392,10 @@ class Lab:
         """The trace that the script leaves if the reader changes nothing; played once, elsewhere."""
         if self._rehearsed is None:
             lab = Lab(self.scenario, protocol=self.protocol, idempotency_key=self.idempotency_key)
-            self._rehearsed = lab.play().trace
-            lab.close()
+            try:
+                self._rehearsed = lab.play().trace
+            finally:
+                lab.close()
         return self._rehearsed
 
     @property
@@ -376,20 +443,25 @@ class Lab:
 
     # How it is done
 
-    @one_at_a_time
+    @changes_the_lab
     def _do(self, actor, action, **arguments):
         """An action of the reader, now; returns what came back."""
-        arguments = {name: value for name, value in arguments.items() if value is not None}
+        arguments = {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name not in OPTIONAL
+        }
         obstacle = self._obstacle(actor, action, arguments.get("generation"))
         if obstacle:
             hint = "; generation=… submits an earlier one" if "no claim" in obstacle else ""
             raise InputError(f"{obstacle}{hint}.")
-        step = Step(self.t, actor, action, arguments, scripted=False)
+        step = Step(self.t, actor, action, arguments)
         returned = self._perform(step)
         if self._undone:
             undone, ahead = self.future[: self._undone], self.future[self._undone :]
-            self.branches.append((*self.history, *undone))
-            self.future = [step for step in undone if step.scripted] + ahead
+            left = [*self.history, *undone]
+            self.branches.append((left, ahead, left[-1].t))
+            self.future = [step for step in undone if step.number is not None] + ahead
             self._undone = 0
         self.history.append(step)
         return returned
@@ -413,26 +485,30 @@ class Lab:
 
     def _in_truth(self, step):
         """A scripted call of the service, with what becomes of it now."""
-        if step.action != "call_external" or not step.scripted or self.truth is None:
+        if step.action != "call_external" or step.number is None or self.truth is None:
             return step
-        return step._replace(arguments=self.truth_at(step.t))
+        kept = {name: value for name, value in step.arguments.items() if name == "key"}
+        return step._replace(arguments={**kept, **self.truth_at(step.t)})
 
-    def _can_do(self, step):
+    @one_at_a_time
+    def can_do(self, step):
         """Whether the actor of a step can act, and knows the generation that it is to send."""
         generation = step.arguments.get("generation")
         if self._obstacle(step.actor, step.action, generation):
             return False
-        return not step.scripted or generation is None or bool(
-            self.workers[step.actor].claim_of(generation)
-        )
+        known = generation is None or self.workers[step.actor].claim_of(generation)
+        return step.number is None or bool(known)
 
     def _perform(self, step):
         """Do one step; its event joins the trace. Returns what came back."""
-        if not self.path.exists():
-            raise StoreError(f"{self.path} is gone; restart() begins again on a fresh file.")
+        if not self.close.alive:
+            raise StoreError("this lab is closed and its files are deleted; make a new one.")
+        for path in (self.path, self.service.path):
+            if not path.exists():
+                raise StoreError(f"{path} is gone; restart() begins again on a fresh file.")
         event = getattr(self, f"_{step.action}", self._submit)(step)
         self.events.append(event)
-        if step.scripted and _key(step) in self.questions:
+        if _key(step) in self.questions:
             question = self.questions.pop(_key(step))
             question.settle(event)
             self.questions[_key(step)] = question  # the last to be settled comes last
@@ -456,21 +532,15 @@ class Lab:
         return self._event(worker.name, "claim", claim.generation, claim.task_id, ran)
 
     def _submit(self, step):
-        """Send a statement together with a claim."""
+        """Send a statement together with a claim; it arrives now, or at ``arrives_at``."""
         worker = self.workers[step.actor]
         sent = dict(step.arguments)
-        claim = self._claim_to_send(worker, sent.pop("generation", None))
-        return self._arrive(worker, step.action, claim, sent, worker.store)
-
-    def _finish(self, step):
-        """Like any other, except that it may arrive later, whatever becomes of its sender."""
-        if "arrives_at" not in step.arguments:
-            return self._submit(step)
-        worker = self.workers[step.actor]
-        sent = {"outcome": "done", **step.arguments}
-        claim = self._claim_to_send(worker, sent.pop("generation", None))
+        claim = self._claim_to_send(worker, sent.pop("generation", None), sent.pop("task", None))
+        if "arrives_at" not in sent:
+            return self._arrive(worker, step.action, claim, sent, worker.store)
         arrives_at = sent.pop("arrives_at")
-        self._send(arrives_at, lambda: self._arrive(worker, "finish", claim, sent, self._reader))
+        sent = {"outcome": "done", **sent}
+        self._send(arrives_at, lambda: self._arrive(worker, step.action, claim, sent, self._reader))
         told = {**sent, "generation": claim.generation, "arrives_at": arrives_at}
         return self._event(worker.name, "send_finish", None, claim.task_id, sent=told)
 
@@ -483,34 +553,45 @@ class Lab:
             "commit_run": {"now": self.t},
             "exhaust": {"now": self.t},
         }
-        returned = getattr(store, action)(claim, **{**defaults.get(action, {}), **sent})
-        if claim == worker.held and action == "renew" and returned:
-            worker.held = claim._replace(lease_until=returned)
-        elif claim == worker.held and (action, returned) not in GO_ON:
-            worker.drop()
-        asked = store.ran[0].sent if returned in REFUSALS else None
-        sent = {**defaults.get(action, {}), **sent, "generation": claim.generation}
+        sent = {**defaults.get(action, {}), **sent}
+        returned = getattr(store, action)(claim, **sent)
+        held = worker.held
+        if held and (held.task_id, held.generation) == (claim.task_id, claim.generation):
+            if action == "renew" and returned is not None:
+                worker.held = held._replace(lease_until=returned)
+            elif (action, returned) not in GO_ON:
+                worker.drop()
+        sent["generation"] = claim.generation
+        asked = None if store.ran[0].rows_changed else store.ran[0].sent
         return self._event(
             worker.name, action, returned, claim.task_id, store.ran, sent=sent, asked=asked
         )
 
-    def _claim_to_send(self, worker, generation):
+    def _claim_to_send(self, worker, generation, task_id):
         """The claim a worker sends: the one it holds, an earlier one, or one made up."""
         if generation is None:
             return worker.held
         whole_number("generation", generation)
-        known = worker.claim_of(generation)
+        known = worker.claim_of(generation, task_id)
         if known:
             return known
-        task = next(row for row in self._reader.tasks() if row["id"] == self._meant(worker.name))
-        return Claim(task["id"], task["run_id"], worker.name, generation, 0)
+        task_id = self._meant(worker.name) if task_id is None else task_id
+        for row in self._reader.tasks():
+            if row["id"] == task_id:
+                return Claim(task_id, row["run_id"], worker.name, generation, 0)
+        raise InputError(f"there is no task {task_id!r}.")
 
     def _call_external(self, step):
         lost, acts_at = step.arguments.get("lost"), step.arguments.get("acts_at")
         if lost not in (None, "request", "reply"):
             raise InputError(f"lost must be 'request', 'reply' or None, not {lost!r}.")
+        if lost is not None and acts_at is not None:
+            raise InputError("a call is lost or acts later (acts_at), not both.")
         task_id = self._meant(step.actor)
-        key = step.arguments.get("key", f"task-{task_id}" if self.idempotency_key else None)
+        key = f"task-{task_id}" if self.idempotency_key and task_id else None
+        key = step.arguments.get("key", key)
+        if not isinstance(key, (str, type(None))):
+            raise InputError(f"an idempotency key must be a text, not {key!r}.")
         acted = None
         if acts_at is not None:
             self._send(acts_at, lambda: self._act(step.actor, key, task_id))
@@ -546,7 +627,7 @@ class Lab:
 
     def _send(self, arrives_at, arrival):
         """Something is under way: it happens at ``arrives_at``, whatever its sender does."""
-        whole_number("the time of arrival", arrives_at, at_least=self.t)
+        whole_number("the time of arrival", arrives_at, at_least=self.t + 1)
         self._in_flight.append((arrives_at, arrival))
         self._in_flight.sort(key=lambda flight: flight[0])
 
@@ -584,27 +665,38 @@ class Lab:
 
     def _return_to(self, length, t):
         """Undo all but the first steps of the history; the undone ones come next again."""
-        script = {_key(step): step for step in self.scenario.steps}
-        undone = [script.get(_key(step), step) for step in self.history[length:]]
+        undone = [
+            step if step.number is None else self._script[step.number]
+            for step in self.history[length:]
+        ]
         self.future[:0] = undone
         self._undone += len(undone)
         self._start_afresh(self.history[:length], t)
+        self._forget_questions_ahead()
         return self
+
+    def _forget_questions_ahead(self):
+        """A step that lies ahead again may come out otherwise: it is asked about anew."""
+        behind = {_key(step) for step in self.history}
+        self.questions = {key: asked for key, asked in self.questions.items() if key in behind}
 
     def _start_afresh(self, history, t):
         """Fresh files, and the history played on them up to ``t``."""
+        if not self.close.alive:
+            raise StoreError("this lab is closed and its files are deleted; make a new one.")
         _close_and_delete(self._open_stores, self.path)
         self.t = 0
         self.events = []
         self._in_flight = []
         self._reader = self._open()
         self.service = Service(self.folder / "service.jsonl")
-        names = self.scenario.workers
-        self.workers = {name: Worker(name, self._open()) for name in names}
-        self.history = list(history)
-        for step in self.history:
+        self.workers = {name: Worker(name, self._open()) for name in self.scenario.workers}
+        self.history = []
+        for step in history:
             self._pass_time(step.t)
-            self._perform(step)
+            if step.done:
+                self._perform(step)
+            self.history.append(step)
         self._pass_time(t)
 
     def _open(self):
@@ -622,8 +714,35 @@ def _first_unfinished(tasks):
 
 
 def _key(step):
-    """What a question hangs on, as a step cannot be hashed."""
-    return step.t, step.actor, step.action
+    """What a question hangs on: a scripted step's number, else the step's first three fields."""
+    return step[:3] if step.number is None else step.number
+
+
+def _checked(scenario):
+    """The script with its steps numbered; ``InputError`` names what cannot be played."""
+    whole_number("lease", scenario.lease, at_least=1)
+    names = scenario.workers
+    named = isinstance(names, (tuple, list)) and all(isinstance(n, str) and n for n in names)
+    if not named or not names or len(set(names)) < len(names):
+        raise InputError(f"workers must be different names that are not empty, not {names!r}.")
+    for taken in ("client", "service"):
+        if taken in names:
+            raise InputError(f"a worker cannot be called {taken!r}; there is one already.")
+    script, now = [], 0
+    for number, step in enumerate(scenario.steps):
+        where = f"step {number + 1} of the scenario"
+        whole_number(f"the time of {where}", step.t, at_least=now)
+        if step.action not in ("enqueue", *ACTIONS):
+            raise InputError(f"{where} has no action {step.action!r}; there are {', '.join(ACTIONS)}.")
+        if (step.actor == "client") != (step.action == "enqueue"):
+            raise InputError(f"{where}: the client enqueues, and nothing else; workers do the rest.")
+        if step.actor not in ("client", *names):
+            raise InputError(f"{where} has no worker {step.actor!r}; there are {', '.join(names)}.")
+        if step.ask:
+            Question(step, 0)
+        script.append(step._replace(number=number))
+        now = step.t
+    return script
 
 
 def _close_and_delete(stores, path):
@@ -635,6 +754,5 @@ def _close_and_delete(stores, path):
 
 
 def _remove(folder, stores):
-    while stores:
-        stores.pop().close()
+    _close_and_delete(stores, folder / "lab.sqlite")
     shutil.rmtree(folder, ignore_errors=True)

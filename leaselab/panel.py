@@ -59,7 +59,8 @@ class Panel(widgets.VBox):
         self._buttons = {}
         self._pictures = {}
         self._message = ""
-        self._settling = False
+        self._settling = self._acting = False
+        self._asked = None
         self.clock = widgets.IntSlider(min=0, max=lab.horizon, value=lab.t, readout=False)
         self.clock.add_class("leaselab-clock")
         self.asking = widgets.Checkbox(
@@ -68,6 +69,7 @@ class Panel(widgets.VBox):
         self.answer = widgets.ToggleButtons(options=["accepted", "refused"], value=None)
         self.answer.style.button_width = "80px"
         self.truth = widgets.Dropdown(options=list(TRUTHS), description="When it is called:")
+        self.truth.value = next((words for words in TRUTHS if TRUTHS[words] == lab.truth), None)
         self.truth.style.description_width = "auto"
         self._style = widgets.HTML()
         self._title = _html(38, "leaselab-title")
@@ -75,7 +77,7 @@ class Panel(widgets.VBox):
         self._alt = widgets.HTML()
         for html in (self._above, self._alt):
             html.add_class("leaselab-above")
-        self._question = _html(34, "leaselab-small", "leaselab-scroll")
+        self._question = _html(66, "leaselab-small", "leaselab-scroll")
         self._table = _html(118, "leaselab-small", "leaselab-scroll")
         self._sentence = _html(66, "leaselab-small", "leaselab-scroll")
         self._log = _html(190, "leaselab-small", "leaselab-scroll")
@@ -86,8 +88,15 @@ class Panel(widgets.VBox):
         self.asking.observe(lambda _: self._show(), "value")
         self.answer.observe(lambda _: self._show(), "value")
         self.truth.observe(lambda change: setattr(lab, "truth", TRUTHS[change.new]), "value")
+        lab.listeners.add(self)
         self._show()
         self._draw_ahead(list(range(len(lab.rehearsal.events) + 1)))
+
+    def lab_changed(self):
+        """A plain call has changed the lab: show what it is like now."""
+        if not self._acting:
+            self._set_clock(self.lab.t)
+            self._show()
 
     def press(self, *names):
         """Press a button from a cell, as a hand would: one that is disabled does nothing.
@@ -143,7 +152,7 @@ class Panel(widgets.VBox):
     def _worker_rows(self, name):
         self._reasons[name] = _html(34, "leaselab-small", "leaselab-scroll")
         self._earlier[name] = widgets.Dropdown(
-            options=["none"], description="generation", layout={"width": "150px"}
+            options=[("none", None)], description="generation", layout={"width": "170px"}
         )
         self._earlier[name].style.description_width = "auto"
         label = _html(28, "leaselab-name")
@@ -169,19 +178,22 @@ class Panel(widgets.VBox):
         """A plain call; what it complains of is shown in its place, in the same words."""
         with self.lab.lock:
             self._message = ""
+            self._acting = True
             try:
                 call()
             except (InputError, StoreError) as error:
                 self._message = str(error)
+            self._acting = False
             if not stay:
                 self._set_clock(self.lab.t)
             self._show()
 
     def _on_clock(self, change):
-        if self._settling:
-            return
-        looking_back = change.new <= self.lab.t
-        self._do(lambda: looking_back or self._advance(change.new), stay=looking_back)
+        with self.lab.lock:
+            if self._settling:
+                return
+            looking_back = change.new <= self.lab.t
+            self._do(lambda: looking_back or self._advance(change.new), stay=looking_back)
 
     def _advance(self, t):
         """Move the clock to ``t``, but not past a step that waits for an answer."""
@@ -195,8 +207,9 @@ class Panel(widgets.VBox):
             raise InputError(f"The clock waits at t={self.lab.t} for your answer.")
 
     def _end(self):
-        steps = [step.t for step in self.lab.future] or [self.lab.t]
-        self._advance(max(steps))
+        """As ``lab.play()``, but not past a step that waits for an answer."""
+        while self._locked() is None and (self.lab.future or self.lab.under_way):
+            self.lab.next()
 
     def _move_to_lease_end(self, offset):
         self.clock.value = self._lease_end() + offset
@@ -205,13 +218,19 @@ class Panel(widgets.VBox):
         self.lab.ask(self.answer.value)
 
     def _submit_earlier(self, name):
-        self.lab.finish(name, generation=self._earlier[name].value)
+        claim = self._earlier[name].value
+        self.lab.finish(name, generation=claim.generation, task=claim.task_id)
+
+    def _coming(self):
+        """The next step, if it is one to be asked about and can be done."""
+        step = self.lab.future[0] if self.lab.future else None
+        asked = step is not None and step.ask and self.asking.value
+        return step if asked and self.lab.can_do(step) else None
 
     def _locked(self):
         """The next step, if it waits for an answer."""
-        step = self.lab.future[0] if self.lab.future else None
-        waits = step is not None and step.ask and self.asking.value
-        return step if waits and self.lab.ask().answer is None else None
+        step = self._coming()
+        return step if step and self.lab.ask().answer is None else None
 
     def _lease_end(self):
         """The end of the last lease, or None."""
@@ -222,6 +241,10 @@ class Panel(widgets.VBox):
 
     def _show(self):
         """Bring every widget up to date; those that stay the same send nothing."""
+        with self.lab.lock:
+            self._show_all()
+
+    def _show_all(self):
         lab, now = self.lab, self.clock.value
         trace = lab.trace.at(now)
         looking_back = now < lab.t
@@ -230,7 +253,9 @@ class Panel(widgets.VBox):
         self._sentence.value = escape(trace.sentence)
         self._show_picture(trace)
         self._table.value = self._table_html(trace)
-        self._log.value = "".join(map(_log_html, reversed(trace.steps)))
+        script = f"{lab.scenario.title}. {lab.scenario.limits}"
+        log = [_log_html(step) for step in reversed(trace.steps)]
+        self._log.value = "".join([*log, f"<div><i>Script: {escape(script)}</i></div>"])
         self._show_question()
         self._show_clock_buttons(looking_back)
         for name in lab.workers:
@@ -248,7 +273,7 @@ class Panel(widgets.VBox):
         horizon = max(self.clock.max, self.lab.horizon)
         key = (horizon, *((event.t, event.actor, event.sentence) for event in trace.events))
         if key not in self._pictures:
-            drawing = Chart(trace, horizon)
+            drawing = Chart(trace, horizon, lanes=max(len(self.lab.rehearsal.tasks), 1))
             layers = ("data:image/png;base64," + b64encode(png).decode() for png in drawing.layers())
             self._pictures[key] = (*layers, drawing.height - chart.CROP)
         return self._pictures[key]
@@ -260,12 +285,13 @@ class Panel(widgets.VBox):
         except RuntimeError:  # no kernel, nobody to wait for
             return
         events = self.lab.rehearsal.events[: lengths.pop(0)]
-        self._picture(Trace(events, workers=self.lab.scenario.workers))
+        with self.lab.lock:
+            self._picture(Trace(events, None, self.lab.scenario.workers, self.lab.protocol.struck_out))
         if lengths:
             loop.call_later(0.1, self._draw_ahead, lengths)
 
     def _table_html(self, trace):
-        calls = ", ".join(f"t={entry['t']} for {entry['worker']}" for entry in self.lab.ledger)
+        calls = ", ".join(f"t={entry['t']} for {entry['worker']}" for entry in self.lab.ledger[: trace.external_calls])
         return (
             f"{trace.table()._repr_html_()}"
             f"<div>ledger: {trace.external_calls} {escape(f'({calls})') if calls else ''}</div>"
@@ -274,17 +300,15 @@ class Panel(widgets.VBox):
 
     def _show_question(self):
         lab, locked = self.lab, self._locked()
-        waiting = lab.future and lab.future[0].ask and self.asking.value
         settled = [question for question in lab.questions.values() if question.right is not None]
-        if waiting:
-            text = repr(lab.ask())
-        else:
-            text = repr(settled[-1]) if settled else "No question is open."
-        score = f" <b>{escape(lab.score)}.</b>" if settled else ""
-        self._question.value = escape(text) + score
-        if locked and self.answer.options != lab.ask().choices:
-            self.answer.options = lab.ask().choices
-            self.answer.value = None
+        told = [repr(settled[-1]), f"{lab.score}."] if settled else []
+        asked = lab.ask() if self._coming() else None
+        told = [*told, repr(asked)] if asked else told or ["No question is open."]
+        self._question.value = "<br>".join(map(escape, told))
+        if asked is not self._asked and asked:
+            self.answer.options = asked.choices
+            self.answer.value = asked.answer
+        self._asked = asked
         self.answer.disabled = locked is None
         self._buttons["lock in",].disabled = locked is None or self.answer.value is None
 
@@ -306,18 +330,21 @@ class Panel(widgets.VBox):
 
     def _show_worker(self, name, looking_back):
         lab = self.lab
-        generations = [claim.generation for claim in lab.workers[name].earlier] or ["none"]
-        if list(self._earlier[name].options) != generations:
-            self._earlier[name].options = generations
-            self._earlier[name].value = generations[-1]
+        several = len(lab.trace.tasks) > 1
+        claims = {
+            (f"task {claim.task_id}, " if several else "") + str(claim.generation): claim
+            for claim in lab.workers[name].earlier
+        }
+        if [label for label, _ in self._earlier[name].options] != (list(claims) or ["none"]):
+            self._earlier[name].options = list(claims.items()) or [("none", None)]
+            self._earlier[name].index = len(self._earlier[name].options) - 1
         reasons = {}
         for words in (*ACTIONS, EARLIER):
             if looking_back:
                 reason = "looking back"
             elif words == EARLIER:
                 reason = lab.why_not(name, "finish", generation=0)
-                if generations == ["none"]:
-                    reason = f"{name} has no earlier generation"
+                reason = reason if claims else f"{name} has no earlier generation"
             else:
                 reason = lab.why_not(name, ASKED_AS.get(words, words))
             self._buttons[name, words].disabled = reason is not None

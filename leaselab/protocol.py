@@ -6,12 +6,24 @@ SQL comments, so the text a reader sees is, letter by letter, the text that SQLi
 """
 
 import re
+from functools import partial
 from importlib.resources import files
 
-from leaselab.errors import InputError
+from leaselab.errors import UnknownName
 
 GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
 STRUCK_OUT = "-- struck out: "
+
+
+class _on_the_class_too:
+    """A method that, called on the class, is called on a new object."""
+
+    def __init__(self, method):
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance, owner):
+        return partial(self.method, owner() if instance is None else instance)
 
 
 class Protocol:
@@ -31,9 +43,10 @@ class Protocol:
         self.struck_out = ()
 
     def __getitem__(self, name):
-        """The SQL text of one statement; ``KeyError`` with the known names if there is none."""
+        """The SQL text of one statement; ``UnknownName`` (a ``KeyError``) if there is none."""
         if name not in self._statements:
-            raise KeyError(f"no statement {name!r}; there are {', '.join(self._statements)}")
+            known = ", ".join(self._statements)
+            raise UnknownName(f"there is no statement {name!r}; there are {known}.")
         return self._statements[name]
 
     def __iter__(self):
@@ -67,20 +80,23 @@ class Protocol:
             if condition.startswith("AND ")
         }
 
+    @_on_the_class_too
     def without(self, *guards):
         """A protocol in which these guards are struck out; this one stays as it is.
+
+        ``Protocol.without(...)`` starts from the full protocol.
 
         Args:
             guards: ``"generation"`` strikes that guard out of every statement,
                 ``"finish.generation"`` out of one.
 
         Raises:
-            InputError (a ValueError): no guard of that name is in force; the message lists those
+            UnknownName (a ValueError): no guard of that name is in force; the message lists those
                 that are.
         """
         for guard in guards:
             if not any(guard in (name, name.split(".")[1]) for name in self.guards):
-                raise InputError(f"there is no guard {guard!r}; there are {', '.join(self.guards)}.")
+                raise UnknownName(f"there is no guard {guard!r}; there are {', '.join(self.guards)}.")
         changed = Protocol.__new__(Protocol)
         changed._statements = {
             name: _strike_out(name, text, guards) for name, text in self._statements.items()

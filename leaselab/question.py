@@ -36,8 +36,11 @@ class Question:
         """Give the answer; it cannot be changed afterwards.
 
         Raises:
-            InputError: it is none of ``choices``, or an answer was locked in before.
+            InputError: it is none of ``choices``, an answer was locked in before, or the step has
+                been done.
         """
+        if self.fact is not None:
+            raise InputError("the step is done; an answer comes before it.")
         if answer not in self.choices:
             raise InputError(f"the answer is one of {', '.join(self.choices)}, not {answer!r}.")
         if self.answer not in (None, answer):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from leaselab.errors import UnknownName
+
 
 class Step(NamedTuple):
     """One action of a script.
@@ -13,7 +15,8 @@ class Step(NamedTuple):
         action: the Lab's method of that name.
         arguments: what the method is given besides the actor.
         ask: whether the reader is asked for a prediction first.
-        scripted: False for an action that the reader added.
+        number: its place in the script; None for an action that the reader added.
+        done: False if it was left out, because its actor could not do it.
     """
 
     t: int
@@ -21,7 +24,8 @@ class Step(NamedTuple):
     action: str
     arguments: dict = {}
     ask: bool = False
-    scripted: bool = True
+    number: int | None = None
+    done: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Scenarios(dict):
     """Scenarios by key; an unknown key is answered with the known ones."""
 
     def __missing__(self, key):
-        raise KeyError(f"no scenario {key!r}; there are {', '.join(self)}")
+        raise UnknownName(f"there is no scenario {key!r}; there are {', '.join(self)}.")
 
 
 ENQUEUED_AND_CLAIMED = (Step(0, "client", "enqueue"), Step(1, "A", "claim"))

@@ -57,6 +57,8 @@ class Store:
                 f"SQLite {sqlite3.sqlite_version} is too old: leaselab needs 3.37 or newer; "
                 "a newer Python brings it along."
             )
+        if not isinstance(path, (str, Path)) or "\0" in str(path):
+            raise InputError(f"a path must be a text or a Path, not {path!r}.")
         if path != ":memory:" and Path(path).is_dir():
             raise StoreError(f"{path} is a folder; give the path of a file in it.")
         with self._sentences():
@@ -181,8 +183,8 @@ class Store:
             "FROM (SELECT tasks.*, revision FROM tasks JOIN runs ON runs.id = run_id) "
             f"AS {alias} WHERE {alias}.id = :task_id",
             {**sent, "task_id": task_id},
-        )[0]
-        return tuple(guard for guard, holds in zip(conditions, answers) if not holds)
+        )
+        return tuple(guard for row in answers for guard, holds in zip(conditions, row) if not holds)
 
     def close(self):
         """Close the connection for real, so that the file can be deleted; twice is once."""
@@ -245,10 +247,10 @@ class Store:
         self.ran = []
         try:
             yield
+            self._fetch("COMMIT")
         except BaseException:
             self._connection.rollback()
             raise
-        self._fetch("COMMIT")
 
     @contextmanager
     def _sentences(self):
@@ -257,6 +259,8 @@ class Store:
             yield
         except sqlite3.Error as error:
             raise StoreError(_sentence(self.path, error)) from error
+        except UnicodeError as error:
+            raise InputError(f"a text cannot be written down: {error}.") from error
 
 
 def _identity(claim, *fields):

@@ -6,18 +6,19 @@ left it.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 
 # What happened, in words. The values come from the event and from the row right after.
 SENTENCES = {
     "enqueue": "the client enqueues task {task_id}: accepted, not yet done",
     "claim": "{actor} claims task {task_id}: generation {row_generation}, lease {lease}",
-    "takeover": "{actor} takes over: generation {row_generation}, lease {lease}",
+    "takeover": "{actor} takes {task}over: generation {row_generation}, lease {lease}",
     "claim refused": "{actor}'s claim is refused: {reason}",
     "renew": "{actor} renews generation {generation}: the lease now ends at {returned}",
     "renew refused": "{actor}'s renewal is refused: {reason}",
-    "finish": "{actor} finishes generation {generation}: the task is {state}",
-    "stale finish": "a stale commit of {actor} (generation {generation}) is accepted over "
+    "finish": "{actor} finishes {task}generation {generation}: the task is {state}",
+    "stale": "a stale {what} of {actor} (generation {generation}) is accepted over "
     "generation {row_generation}: the task is {state}",
     "late finish": "{actor}'s commit is accepted after its lease has ended: the task is {state}",
     "finish refused": "{actor}'s commit is refused: {reason}",
@@ -25,15 +26,14 @@ SENTENCES = {
     "send_finish": "{actor} sends finish {outcome} (generation {generation}); it will arrive "
     "at t={arrives_at}",
     "ack": "{actor} acknowledges generation {generation}: the task is done",
-    "stale ack": "a stale ack of {actor} (generation {generation}) is accepted over "
-    "generation {row_generation}: the task is done",
     "ack refused": "{actor}'s ack is refused: {reason}",
     "release": "{actor} releases generation {generation}: pending, available at {available_at}",
     "release refused": "{actor}'s release is refused: {reason}",
     "commit_run": "{actor} commits {run_id} with generation {generation}: revision {revision}",
     "commit_run refused": "{actor}'s write to {run_id} is refused ({returned}): {reason}",
     "exhaust": "claim {generation} is one too many: the task and {run_id} fail",
-    "exhaust refused": "{actor} may go on: {reason}",
+    "exhaust refused": "{actor}'s exhaust is refused: {reason}",
+    "go on": "{actor} may go on: {reason}",
     "crash": "{actor} crashes: {kept}",
     "reopen": "{actor} opens the file again: {kept}",
     "crash_and_reopen": "{actor} crashes and opens the file again: {kept}",
@@ -59,6 +59,7 @@ REASONS = {
     "revision": "sent revision {sent_revision}, the run has {revision}",
     "attempt_limit": "{row_generation} claims are within the limit",
     "active_run": "{run_id} is {run_state}",
+    "no lease": "the task is {state}, no lease is held",
     "claim.expiry": "{t} < {lease_until}, {owner}'s lease is live",
     "claim.takeover": "the row is {owner}'s, and no rule ends a lease",
 }
@@ -133,7 +134,9 @@ class Event:
                 live = self.t < self.row["lease_until"]
                 guard = "claim.expiry" if live else "claim.takeover"
             elif guard == "expiry" and self.row["lease_until"] is None:
-                continue  # no lease at all: the guard "running" has said so
+                if len(self.refusals) > 1:
+                    continue  # another guard has said why there is no lease
+                guard = "no lease"
             reasons.append(REASONS[guard].format_map(self._words()))
         return ", ".join(reasons) or "there is no task"
 
@@ -143,13 +146,15 @@ class Event:
         return SENTENCES[self._kind()].format_map({**self._words(), "reason": self.reason})
 
     def _kind(self):
+        if self.refused and self.action == "exhaust" and self.refusals == ("attempt_limit",):
+            return "go on"
         if self.refused:
             stale = "stale " if self.action == "finish" and self.stale else ""
             return f"{stale}{self.action} refused"
         if self.action == "claim" and self.before["state"] == "running":
             return "takeover"
-        if self.action in ("finish", "ack") and self.stale:
-            return f"stale {self.action}"
+        if self.stale and self.statements:
+            return "stale"
         if self.action == "finish" and self.before["lease_until"] is not None:
             return "late finish" if self.t >= self.before["lease_until"] else "finish"
         if self.action == "call_external" and self.returned == "timeout":
@@ -157,6 +162,15 @@ class Event:
         if self.sent.get("acted") is False:
             return f"{self.action} known"
         return self.action
+
+    def _kept(self):
+        if self.row is None:
+            return "there is no task yet"
+        row = self.row
+        if row["lease_until"] is None:
+            return f"the row still says {row['state']}"
+        lease = f"generation {row['generation']}, lease to {row['lease_until']}"
+        return f"the row still says {row['state']}, {lease}"
 
     def _words(self):
         row = self.row or {}
@@ -180,8 +194,9 @@ class Event:
             "sent_revision": self.sent.get("revision"),
             "revision": run.get("revision"),
             "run_state": run.get("state"),
-            "kept": f"the row still says {state}"
-            + (f", generation {row['generation']}, lease to {lease_until}" if lease_until else ""),
+            "kept": self._kept(),
+            "what": "commit" if self.action == "finish" else self.action,
+            "task": f"task {self.task_id}, " if len(self.tasks) > 1 else "",
             "truth": TRUTHS[
                 "known" if self.sent.get("acted") is False else self.sent.get("lost")
             ].format_map({"acts_at": None, "key": None, **self.sent}),
@@ -199,16 +214,17 @@ class Trace:
     """
 
     def __init__(self, events=(), now=None, workers=("A", "B"), struck_out=()):
+        self._all = tuple(events)
         self.now = now if now is not None else max((event.t for event in events), default=0)
-        self.events = tuple(event for event in events if event.t <= self.now)
+        self.events = tuple(event for event in self._all if event.t <= self.now)
         self.workers = tuple(workers)
         self.struck_out = tuple(struck_out)
 
     def at(self, now):
         """The same trace as it stood at an instant: looking back changes no file."""
-        return Trace(self.events, now, self.workers, self.struck_out)
+        return Trace(self._all, now, self.workers, self.struck_out)
 
-    @property
+    @cached_property
     def steps(self):
         """The events, a crash and its reopen at one instant as one step."""
         steps = []
@@ -233,7 +249,7 @@ class Trace:
 
     @property
     def horizon(self):
-        """The last instant that an event or a lease reaches, looked at or not."""
+        """The last instant that what is shown reaches: now, the events, the ends of the leases."""
         ends = [end for lease in self.leases for _, end in (*lease.renewed, (0, lease.end))]
         return max([self.now, *(event.t for event in self.events), *ends])
 
@@ -269,13 +285,24 @@ class Trace:
         for worker in self.workers:
             steps = [step for step in self.steps if step.actor == worker]
             lanes.append(f"worker {worker}: {', '.join(map(_brief, steps)) or 'nothing yet'}")
-        leases = [f"gen {lease.generation} [{lease.start}, {lease.end})" for lease in self.leases]
-        states = ", ".join(row["state"] for row in self.tasks) or "not there yet"
-        lanes.append(f"the task: {', '.join([*leases, states])}")
-        lanes.append(f"the service: ledger {self.external_calls}")
+        for row in self.tasks:
+            leases = [
+                f"gen {lease.generation} [{lease.start}, {lease.end})"
+                + (f" given back t={lease.closed}" if lease.closed is not None else "")
+                for lease in self.leases
+                if lease.task_id == row["id"]
+            ]
+            name = f"task {row['id']}" if len(self.tasks) > 1 else "the task"
+            lanes.append(f"{name}: {', '.join([*leases, row['state']])}")
+        if not self.tasks:
+            lanes.append("the task: not there yet")
+        late = [f"acts late t={event.t}, " for event in self.events if event.sent.get("caller")]
+        lanes.append(f"the service: {''.join(late)}ledger {self.external_calls}")
+        if self.struck_out:
+            lanes.append(f"struck out: {', '.join(self.struck_out)}")
         return f"{self.title}. Timeline up to t={self.now}: {'; '.join(lanes)}."
 
-    @property
+    @cached_property
     def leases(self):
         """Every lease so far, as ``Lease``, in order of its claim."""
         leases = []
@@ -400,8 +427,10 @@ class Table:
 def _cell(last, row, name):
     """A cell's text, and whether the last event changed it."""
     text = "NULL" if row[name] is None else str(row[name])
-    if last is None or last.task_id != row["id"] or last.before is None:
+    if last is None or last.task_id != row["id"]:
         return text, False
+    if last.before is None:
+        return (f"{text} (new)", True) if name == "id" else (text, False)
     old = last.before[name]
     if old == row[name]:
         return text, False

@@ -226,6 +226,123 @@ def test_there_is_no_other_branch_at_first(lab):
         lab.other_branch()
 
 
+# Undo in odd places; each of these once went wrong
+
+
+def test_a_request_cannot_arrive_at_the_instant_at_which_it_is_sent(lab):
+    with pytest.raises(InputError, match="the time of arrival must be a whole number of at least 2"):
+        lab.finish("A", arrives_at=1)
+
+
+def test_steps_that_look_alike_are_kept_apart_by_undo():
+    steps = (
+        Step(0, "client", "enqueue", {"run_id": "run-1"}),
+        Step(0, "client", "enqueue", {"run_id": "run-2"}),
+        Step(1, "A", "claim"),
+    )
+    lab = Lab(Scenario(steps=steps)).play()
+    lab.restart().play()
+    assert [task["run_id"] for task in lab.trace.tasks] == ["run-1", "run-2"]
+
+
+def test_the_readers_own_call_is_not_taken_for_the_scripts_by_undo():
+    lab = Lab(scenarios["unknown_outcome"]).play_to(3)
+    lab.call_external("A")
+    before = lab.trace.events
+    lab.back().next()
+    assert lab.trace.events == before
+
+
+def test_what_was_left_out_comes_back_with_undo():
+    lab = Lab(scenarios["crash_and_takeover"]).play_to(20)
+    lab.crash("B")
+    lab.play()
+    lab.rewind(5)
+    lab.future = [step for step in lab.future if step.number is not None]
+    assert lab.play().trace.events == Lab(scenarios["crash_and_takeover"]).play().trace.events
+
+
+def test_a_step_that_failed_is_still_to_come():
+    lab = Lab(scenarios["stale_commit"]).play_to(4)
+    lab.path.unlink()
+    with pytest.raises(StoreError):
+        lab.next()
+    assert lab.restart().play().trace.events == Lab(scenarios["stale_commit"]).play().trace.events
+
+
+def test_back_undoes_two_arrivals_at_one_instant(lab):
+    lab.call_external("A", acts_at=20)
+    lab.finish("A", arrives_at=20)
+    lab.play_to(20).back()
+    assert lab.t == 1 and lab.under_way == 2
+
+
+def test_going_between_branches_loses_nothing():
+    lab = Lab(scenarios["stale_commit"]).play_to(29)
+    lab.renew("A", generation=1)
+    lab.call_external("B")
+    lab.back().back()
+    lab.crash("B")
+    mine = lab.trace.events
+    lab.other_branch()
+    assert [event.action for event in lab.events][-2:] == ["renew", "call_external"]
+    lab.other_branch()
+    assert lab.trace.events == mine
+
+
+def test_a_deleted_ledger_is_named_before_anything_is_done(lab):
+    lab.service.path.unlink()
+    with pytest.raises(StoreError, match="service.jsonl is gone; restart"):
+        lab.crash("A")
+    assert lab.workers["A"].store is not None
+
+
+def test_a_closed_lab_says_so(lab):
+    lab.close()
+    for call in (lambda: lab.claim("B"), lab.restart):
+        with pytest.raises(StoreError, match="this lab is closed|is closed; open a new one"):
+            call()
+
+
+def test_an_earlier_generation_of_another_task_is_submitted_to_that_task(lab):
+    lab.finish("A")
+    lab.enqueue()
+    lab.claim("A")
+    assert lab.finish("A", generation=1, task=1) is False
+    assert lab.trace.tasks[1]["state"] == "running"
+
+
+def test_a_late_finish_ends_the_claim_although_it_was_renewed(lab):
+    lab.finish("A", arrives_at=20)
+    lab.play_to(10).renew("A")
+    lab.play_to(20)
+    assert lab.trace.tasks[0]["state"] == "done" and lab.why_not("A", "renew") == "A holds no claim"
+
+
+def test_going_back_asks_again_about_what_lies_ahead():
+    lab = Lab(scenarios["stale_commit"]).play_to(31)
+    lab.ask("refused")
+    lab.next()
+    lab.back()
+    assert lab.ask().answer is None
+
+
+def test_an_answer_after_the_step_does_not_count():
+    lab = Lab(scenarios["stale_commit"]).play_to(31)
+    question = lab.ask()
+    lab.next()
+    with pytest.raises(InputError, match="the step is done; an answer comes before it"):
+        question.lock_in("refused")
+    assert lab.score == "0 of 0 predictions right"
+
+
+def test_the_choices_follow_the_ledger():
+    lab = Lab(scenarios["duplicate_side_effect"]).play_to(31)
+    lab.ask()
+    lab.call_external("A")
+    assert lab.ask().choices == ("2", "3")
+
+
 # The outside service
 
 
@@ -359,7 +476,7 @@ def test_an_unknown_worker_is_refused_with_the_known_ones(lab):
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones():
-    with pytest.raises(KeyError, match="no scenario 'stale'; there are claim_and_finish"):
+    with pytest.raises(KeyError, match="there is no scenario 'stale'; there are claim_and_finish"):
         scenarios["stale"]
     with pytest.raises(InputError, match="a scenario is one of leaselab.scenarios, not 'stale'"):
         Lab("stale")
@@ -416,6 +533,52 @@ def test_a_worker_may_have_any_name(name):
     html = lab.table()._repr_html_()
     assert "<script>" not in html
     assert lab.trace.tasks[0]["lease_owner"] == name
+
+
+@pytest.mark.parametrize(
+    "steps, reason",
+    [
+        ((Step(0, "A", "jump"),), "step 1 of the scenario has no action 'jump'"),
+        ((Step(0, "C", "claim"),), "has no worker 'C'; there are A, B"),
+        ((Step(0, "client", "claim"),), "the client enqueues, and nothing else"),
+        ((Step(5, "A", "claim"), Step(3, "A", "claim")), "the time of step 2 .* at least 5"),
+        ((Step(0, "A", "crash", ask=True),), "there is nothing to predict about A's crash"),
+    ],
+)
+def test_a_scenario_that_cannot_be_played_is_refused_with_the_step(steps, reason):
+    with pytest.raises(InputError, match=reason):
+        Lab(Scenario(steps=steps))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lab: Lab(protocol="x"),
+        lambda lab: Lab(Scenario(workers=("client",))),
+        lambda lab: lab.why_not("A", "jump"),
+        lambda lab: lab.call_external("A", lost="request", acts_at=5),
+        lambda lab: lab.call_external("A", key=object()),
+        lambda lab: lab.finish("A", outcome=None),
+        lambda lab: lab.enqueue(None),
+        lambda lab: lab.enqueue("\ud800"),
+        lambda lab: lab.play_to(2**63),
+        lambda lab: setattr(lab, "truth", "request"),
+    ],
+)
+def test_other_input_that_cannot_be_used_ends_in_a_sentence(lab, call):
+    events = len(lab.events)
+    with pytest.raises(InputError) as caught:
+        call(lab)
+    assert str(caught.value).endswith(".") and len(lab.events) == events
+
+
+def test_a_crash_before_there_is_a_task_is_told_without_none():
+    lab = Lab(idempotency_key=True)
+    lab.crash("A")
+    lab.call_external("B")
+    assert "there is no task yet" in lab.trace.lines[0]
+    assert not [line for line in [*lab.trace.lines, lab.trace.sentence] if "None" in line]
+    assert lab.ledger[0]["key"] is None
 
 
 def test_worker_names_must_be_texts_and_differ():

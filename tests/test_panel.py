@@ -92,7 +92,7 @@ def test_an_earlier_generation_can_be_submitted_where_there_is_one():
     panel = panel_of("stale_commit")
     panel.clock.value = 31
     assert disabled(panel, "B", EARLIER)
-    assert list(panel._earlier["A"].options) == [1]
+    assert [label for label, _ in panel._earlier["A"].options] == ["1"]
     panel.press("A", EARLIER)
     last = panel.lab.events[-1]
     assert (last.actor, last.action, last.returned) == ("A", "finish", False)
@@ -329,6 +329,48 @@ def test_a_complaint_is_shown_in_the_panel_in_the_words_of_the_plain_call():
     panel.lab.path.unlink()
     panel.press("next")
     assert "is gone; restart() begins again on a fresh file." in words(panel._title.value)
+
+
+def test_a_plain_call_is_shown_at_once():
+    panel = panel_of("stale_commit")
+    panel.lab.play_to(31)
+    assert panel.clock.value == 31 and words(panel._title.value) == panel.lab.trace.title
+    panel.lab.restart()
+    assert panel.clock.value == 0 and words(panel._title.value) == panel.lab.trace.title
+
+
+def test_looking_back_does_not_show_the_ledger_of_later():
+    panel = panel_of("duplicate_side_effect")
+    panel.press("end")
+    panel.clock.value = 2
+    assert "ledger: 0 " in words(panel._table.value) and "t=3" not in words(panel._table.value)
+
+
+def test_the_axis_reaches_what_is_still_under_way_and_the_end_button_goes_there():
+    panel = panel_of("claim_and_finish")
+    panel.press("end")
+    panel.truth.value = "it acts 20 later, too late to answer"
+    panel.press("B", "call the service")
+    assert panel.clock.max > 30 and not disabled(panel, "end")
+    panel.press("end")
+    assert panel.lab.t == 30 and panel.lab.trace.external_calls == 1
+
+
+def test_more_tasks_do_not_make_the_panel_grow():
+    panel = panel_of("claim_and_finish")
+    before = panel._style.value
+    for _ in range(6):
+        panel.press("enqueue a task")
+    assert panel._style.value == before
+
+
+def test_a_step_that_will_not_happen_is_not_asked_about():
+    panel = panel_of("crash_and_takeover")
+    panel.clock.value = 29
+    panel.press("B", "crash")
+    panel.asking.value = True
+    panel.clock.value = 40
+    assert panel.lab.t == 40
 
 
 def test_an_unknown_button_is_refused_with_the_known_ones():

@@ -461,6 +461,10 @@ def test_every_statement_begins_with_its_purpose():
         assert protocol[name].startswith(f"-- {verb}"), name
 
 
+def test_without_on_the_class_starts_from_the_full_protocol():
+    assert Protocol.without("generation").guards == Protocol().without("generation").guards
+
+
 def test_an_unknown_statement_is_refused_with_the_known_ones():
     with pytest.raises(KeyError, match="commit_run.lease"):
         Protocol()["frobnicate"]
