@@ -29,7 +29,7 @@ notebooks: .venv/ready
 	@$(PYTHON) .ci/store_outputs.py
 
 clean:
-	rm -rf .venv leaselab.egg-info .pytest_cache screenshots
+	rm -rf .venv leaselab.egg-info .pytest_cache .hypothesis screenshots
 	find . -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
 .venv/ready: pyproject.toml .ci/set_up

@@ -14,17 +14,16 @@ import ipywidgets as widgets
 from leaselab import chart
 from leaselab.chart import Chart
 from leaselab.errors import InputError, StoreError
-from leaselab.lab import Lab
 from leaselab.trace import Trace
 
 ACTIONS = {
-    "claim": Lab.claim,
-    "renew": Lab.renew,
+    "claim": lambda lab, name: lab.claim(name),
+    "renew": lambda lab, name: lab.renew(name),
     "call the service": lambda lab, name: lab.call_external(name, **lab.truth_at(lab.t)),
-    "finish done": Lab.finish,
+    "finish done": lambda lab, name: lab.finish(name),
     "finish uncertain": lambda lab, name: lab.finish(name, "uncertain"),
-    "crash": Lab.crash,
-    "reopen": Lab.reopen,
+    "crash": lambda lab, name: lab.crash(name),
+    "reopen": lambda lab, name: lab.reopen(name),
 }
 ASKED_AS = {"call the service": "call_external", "finish done": "finish", "finish uncertain": "finish"}
 EARLIER = "submit with an earlier generation"
