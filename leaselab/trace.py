@@ -288,7 +288,7 @@ class Trace:
         for row in self.tasks:
             leases = [
                 f"gen {lease.generation} [{lease.start}, {lease.end})"
-                + (f" given back t={lease.closed}" if lease.closed is not None else "")
+                + (f" cleared t={lease.closed}" if lease.closed is not None else "")
                 for lease in self.leases
                 if lease.task_id == row["id"]
             ]
