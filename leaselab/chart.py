@@ -88,7 +88,9 @@ class Picture:
         self._plot([x], [y], **style, ls="", zorder=7)
 
     def _text(self, x, y, text, **style):
-        return self._axes.text(x, y, text, **{"color": INK, "zorder": 8, "parse_math": False, **style})
+        return self._axes.text(
+            x, y, text, **{"color": INK, "zorder": 8, "parse_math": False, **style}
+        )
 
     def _box(self, text):
         """The box of a text, or of the frame around it, in pixels of the card."""
@@ -127,7 +129,9 @@ class Chart(Picture):
         self._top = {}
         y = HEAD
         lanes = [(f"worker {name}", WORKER) for name in trace.workers]
-        lanes += [(f"task {task_id}", self._task) for task_id in self._tasks] + [("service", SERVICE)]
+        lanes += [(f"task {task_id}", self._task) for task_id in self._tasks] + [
+            ("service", SERVICE)
+        ]
         for lane, height in lanes:
             self._top[lane] = y
             y += height
@@ -358,7 +362,9 @@ class Chart(Picture):
 
     def _lease_y(self, task_id, generation):
         """The top of a generation's bar."""
-        tops = [top for lease, (top, _) in self._rows(task_id).items() if lease.generation == generation]
+        tops = [
+            top for lease, (top, _) in self._rows(task_id).items() if lease.generation == generation
+        ]
         return tops[-1] if tops else self._top.get(f"task {task_id}", self._bottom - SERVICE) + 4
 
     def _rows(self, task_id):
@@ -386,7 +392,9 @@ class Chart(Picture):
         text.set_text("\n".join(lines))
         if self.trace.struck_out:
             guards = f"struck out: {', '.join(self.trace.struck_out)}"
-            guards = guards if len(guards) <= 48 else f"{len(self.trace.struck_out)} guards struck out"
+            guards = (
+                guards if len(guards) <= 48 else f"{len(self.trace.struck_out)} guards struck out"
+            )
             style = {"va": "center", "size": 8.5, "color": REJECTED, "weight": "bold"}
             right = self._x(self.trace.now) < WIDTH / 2  # on the side where now is not
             x, side = (WIDTH - 12, "right") if right else (12, "left")
@@ -399,8 +407,15 @@ class Chart(Picture):
         self._plot([x, x], [HEAD - 4, self._bottom], color="black", lw=1.2, zorder=6.5)
         box = {"fc": "white", "ec": "black", "pad": 2, "lw": 1}
         self._text(
-            x, HEAD - 12, f"now t={self.trace.now}",
-            ha="center", va="center", size=8.5, weight="bold", bbox=box, zorder=9,
+            x,
+            HEAD - 12,
+            f"now t={self.trace.now}",
+            ha="center",
+            va="center",
+            size=8.5,
+            weight="bold",
+            bbox=box,
+            zorder=9,
         )
 
     def _draw_ticks(self):

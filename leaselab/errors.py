@@ -1,6 +1,5 @@
 """What a wrong argument or a wrong file ends in: one plain sentence that names it and the way out."""
 
-
 LARGEST = 2**62  # SQLite's integers have 64 bits, and two times are added
 
 

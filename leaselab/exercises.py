@@ -109,7 +109,9 @@ def _same_name_twice(answer):
     stale = [
         event
         for event in trace.events
-        if event.action == "finish" and event.refused and event.row["lease_owner"] == "A"
+        if event.action == "finish"
+        and event.refused
+        and event.row["lease_owner"] == "A"
         and event.sent["generation"] < event.row["generation"]
     ]
     if not stale:

@@ -196,9 +196,7 @@ class Lab:
 
     def commit_run(self, worker, value, *, revision, generation=None):
         """Write the run. Returns committed, revision_conflict or lease_lost."""
-        return self._do(
-            worker, "commit_run", value=value, revision=revision, generation=generation
-        )
+        return self._do(worker, "commit_run", value=value, revision=revision, generation=generation)
 
     def exhaust(self, worker, *, max_attempts=3, generation=None):
         """Fail task and run if the claim is one too many. Returns True if they failed."""
@@ -360,7 +358,9 @@ class Lab:
         lost = [{"lost": "request"}, {"lost": "reply"}]
         late = isinstance(truth, dict) and list(truth) == ["acts_after"]
         if truth not in (None, {}, *lost) and not late:
-            raise InputError(f"a truth is None, {{}}, {lost[0]}, {lost[1]} or {{'acts_after': 20}}.")
+            raise InputError(
+                f"a truth is None, {{}}, {lost[0]}, {lost[1]} or {{'acts_after': 20}}."
+            )
         if late:
             whole_number("acts_after", truth["acts_after"], at_least=1)
         self._truth = truth
@@ -733,9 +733,13 @@ def _checked(scenario):
         where = f"step {number + 1} of the scenario"
         whole_number(f"the time of {where}", step.t, at_least=now)
         if step.action not in ("enqueue", *ACTIONS):
-            raise InputError(f"{where} has no action {step.action!r}; there are {', '.join(ACTIONS)}.")
+            raise InputError(
+                f"{where} has no action {step.action!r}; there are {', '.join(ACTIONS)}."
+            )
         if (step.actor == "client") != (step.action == "enqueue"):
-            raise InputError(f"{where}: the client enqueues, and nothing else; workers do the rest.")
+            raise InputError(
+                f"{where}: the client enqueues, and nothing else; workers do the rest."
+            )
         if step.actor not in ("client", *names):
             raise InputError(f"{where} has no worker {step.actor!r}; there are {', '.join(names)}.")
         if step.ask:

@@ -25,7 +25,11 @@ ACTIONS = {
     "crash": lambda lab, name: lab.crash(name),
     "reopen": lambda lab, name: lab.reopen(name),
 }
-ASKED_AS = {"call the service": "call_external", "finish done": "finish", "finish uncertain": "finish"}
+ASKED_AS = {
+    "call the service": "call_external",
+    "finish done": "finish",
+    "finish uncertain": "finish",
+}
 EARLIER = "submit with an earlier generation"
 TRUTHS = {
     "as the script says": None,
@@ -273,7 +277,9 @@ class Panel(widgets.VBox):
         key = (horizon, *((event.t, event.actor, event.sentence) for event in trace.events))
         if key not in self._pictures:
             drawing = Chart(trace, horizon, lanes=max(len(self.lab.rehearsal.tasks), 1))
-            layers = ("data:image/png;base64," + b64encode(png).decode() for png in drawing.layers())
+            layers = (
+                "data:image/png;base64," + b64encode(png).decode() for png in drawing.layers()
+            )
             self._pictures[key] = (*layers, drawing.height - chart.CROP)
         return self._pictures[key]
 
@@ -285,12 +291,17 @@ class Panel(widgets.VBox):
             return
         events = self.lab.rehearsal.events[: lengths.pop(0)]
         with self.lab.lock:
-            self._picture(Trace(events, None, self.lab.scenario.workers, self.lab.protocol.struck_out))
+            self._picture(
+                Trace(events, None, self.lab.scenario.workers, self.lab.protocol.struck_out)
+            )
         if lengths:
             loop.call_later(0.1, self._draw_ahead, lengths)
 
     def _table_html(self, trace):
-        calls = ", ".join(f"t={entry['t']} for {entry['worker']}" for entry in self.lab.ledger[: trace.external_calls])
+        calls = ", ".join(
+            f"t={entry['t']} for {entry['worker']}"
+            for entry in self.lab.ledger[: trace.external_calls]
+        )
         return (
             f"{trace.table()._repr_html_()}"
             f"<div>ledger: {trace.external_calls} {escape(f'({calls})') if calls else ''}</div>"

@@ -96,7 +96,9 @@ class Protocol:
         """
         for guard in guards:
             if not any(guard in (name, name.split(".")[1]) for name in self.guards):
-                raise UnknownName(f"there is no guard {guard!r}; there are {', '.join(self.guards)}.")
+                raise UnknownName(
+                    f"there is no guard {guard!r}; there are {', '.join(self.guards)}."
+                )
         changed = Protocol.__new__(Protocol)
         changed._statements = {
             name: _strike_out(name, text, guards) for name, text in self._statements.items()

@@ -310,7 +310,9 @@ class Trace:
             if event.action == "claim" and not event.refused:
                 row = event.row
                 leases.append(
-                    Lease(event.task_id, event.actor, row["generation"], event.t, row["lease_until"])
+                    Lease(
+                        event.task_id, event.actor, row["generation"], event.t, row["lease_until"]
+                    )
                 )
             for index, lease in enumerate(leases):
                 row = next(row for row in event.tasks if row["id"] == lease.task_id)

@@ -22,7 +22,9 @@ from leaselab import Lab, scenarios
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 SCREENSHOTS = ROOT / "screenshots"
 TOKEN = "a-token-for-the-tests"
 
@@ -43,7 +45,13 @@ def jupyterlab(tmp_path_factory):
         port = free.getsockname()[1]
     places = {
         f"JUPYTER{name}": str(folder / name.lower())
-        for name in ("_CONFIG_DIR", "_DATA_DIR", "_RUNTIME_DIR", "LAB_SETTINGS_DIR", "LAB_WORKSPACES_DIR")
+        for name in (
+            "_CONFIG_DIR",
+            "_DATA_DIR",
+            "_RUNTIME_DIR",
+            "LAB_SETTINGS_DIR",
+            "LAB_WORKSPACES_DIR",
+        )
     }
     command = [
         *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),
@@ -99,7 +107,9 @@ class Reader:
     """Somebody who has opened a lesson and chosen Run All Cells."""
 
     def __init__(self, chromium, jupyterlab, lesson, theme="Light"):
-        set_up(jupyterlab, "@jupyterlab/apputils-extension:themes", {"theme": f"JupyterLab {theme}"})
+        set_up(
+            jupyterlab, "@jupyterlab/apputils-extension:themes", {"theme": f"JupyterLab {theme}"}
+        )
         self.errors = []
         self.page = chromium.new_page(viewport={"width": 1366, "height": 1400})
         self.page.on("console", self._listen)
@@ -143,7 +153,11 @@ class Reader:
         expect(above).to_have_attribute("alt", trace.sentence)
         if trace.tasks:
             expect(self.panel.locator("th")).to_have_text(list(trace.table().headings))
-            cells = [("\u25b8 " if mark else "") + text for row in trace.table().rows for text, mark in row]
+            cells = [
+                ("\u25b8 " if mark else "") + text
+                for row in trace.table().rows
+                for text, mark in row
+            ]
             expect(self.panel.locator("td")).to_have_text(cells)
         expect(self.slider).to_have_attribute("aria-valuetext", str(lab.t))
 

@@ -9,7 +9,19 @@ from PIL import Image
 
 from leaselab import Lab, Protocol, Scenario, scenarios
 from leaselab.errors import InputError
-from leaselab.chart import COLOURS, CROP, DPI, FAINT, HATCHES, HEAD, INK, LEFT, REJECTED, RIGHT, WIDTH
+from leaselab.chart import (
+    COLOURS,
+    CROP,
+    DPI,
+    FAINT,
+    HATCHES,
+    HEAD,
+    INK,
+    LEFT,
+    REJECTED,
+    RIGHT,
+    WIDTH,
+)
 from leaselab.chart import PAST_FOUR, Chart, _look
 
 KEYS = list(scenarios)

@@ -121,7 +121,11 @@ def gives_back(lab):
 
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
-    ("03_stale_commit", without_the_refusal, "the file has refused no finish of A by its generation"),
+    (
+        "03_stale_commit",
+        without_the_refusal,
+        "the file has refused no finish of A by its generation",
+    ),
     ("03_stale_commit", two_workers, "only A may act"),
     ("04_unknown_outcome", looks_at_the_truth, "does not end as uncertain"),
     ("04_unknown_outcome", calls_again, "call the service just once"),

@@ -230,7 +230,9 @@ def test_there_is_no_other_branch_at_first(lab):
 
 
 def test_a_request_cannot_arrive_at_the_instant_at_which_it_is_sent(lab):
-    with pytest.raises(InputError, match="the time of arrival must be a whole number of at least 2"):
+    with pytest.raises(
+        InputError, match="the time of arrival must be a whole number of at least 2"
+    ):
         lab.finish("A", arrives_at=1)
 
 
@@ -606,6 +608,8 @@ def test_a_forgotten_lab_leaves_no_folder_behind():
 
 def test_a_scenario_may_have_other_workers_and_another_lease():
     scenario = Scenario(
-        steps=(Step(0, "client", "enqueue"), Step(0, "W1", "claim")), lease=600, workers=("W1", "W2")
+        steps=(Step(0, "client", "enqueue"), Step(0, "W1", "claim")),
+        lease=600,
+        workers=("W1", "W2"),
     )
     assert Lab(scenario).play().trace.tasks[0]["lease_until"] == 600

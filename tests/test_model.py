@@ -191,17 +191,33 @@ class Model(RuleBasedStateMachine):
         if not hasattr(self, "stores"):
             return
         rows = [
-            (row["id"], row["run_id"], row["state"], row["generation"], row["lease_owner"],
-             row["lease_until"], row["available_at"])
+            (
+                row["id"],
+                row["run_id"],
+                row["state"],
+                row["generation"],
+                row["lease_owner"],
+                row["lease_until"],
+                row["available_at"],
+            )
             for row in self.stores["B"].tasks()
         ]
         assert rows == [
-            (task.id, task.run, task.state, task.generation, task.owner, task.until,
-             task.available_at)
+            (
+                task.id,
+                task.run,
+                task.state,
+                task.generation,
+                task.owner,
+                task.until,
+                task.available_at,
+            )
             for task in self.tasks
         ]
-        runs = {run["id"]: [run["state"], run["revision"], run["value"]]
-                for run in self.stores["C"].runs()}
+        runs = {
+            run["id"]: [run["state"], run["revision"], run["value"]]
+            for run in self.stores["C"].runs()
+        }
         assert runs == self.runs
 
 

@@ -53,8 +53,12 @@ def test_the_workers_buttons_play_the_scenario_too():
     panel = lab.panel()
     panel.press("enqueue a task")
     for t, name, action in [
-        (1, "A", "claim"), (4, "A", "crash"), (4, "A", "reopen"), (31, "B", "claim"),
-        (32, "A", EARLIER), (35, "B", "finish done"),
+        (1, "A", "claim"),
+        (4, "A", "crash"),
+        (4, "A", "reopen"),
+        (31, "B", "claim"),
+        (32, "A", EARLIER),
+        (35, "B", "finish done"),
     ]:
         panel.clock.max = 100
         panel.clock.value = t

@@ -302,7 +302,9 @@ def test_a_file_that_another_program_has_locked_is_named_after_five_seconds(stor
 
 def test_a_sqlite_that_is_too_old_is_named_with_the_way_out(path, monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
-    with pytest.raises(StoreError, match="is too old: leaselab needs 3.37 or newer; a newer Python"):
+    with pytest.raises(
+        StoreError, match="is too old: leaselab needs 3.37 or newer; a newer Python"
+    ):
         Store(path)
     assert not path.exists()
 
