@@ -286,7 +286,6 @@ class Lab:
     @changes_the_lab
     def restart(self):
         """Undo everything, on fresh files, and forget the predictions; returns the lab."""
-        self.questions.clear()
         return self._return_to(0, 0)
 
     @changes_the_lab
@@ -622,8 +621,8 @@ class Lab:
     def _meant(self, name):
         """The task that a worker means when it names none, or None."""
         worker = self.workers[name]
-        known = [*worker.earlier, *([worker.held] if worker.held else [])]
-        return known[-1].task_id if known else _first_unfinished(self._reader.tasks())
+        last = worker.held or (worker.earlier[-1] if worker.earlier else None)
+        return last.task_id if last else _first_unfinished(self._reader.tasks())
 
     def _send(self, arrives_at, arrival):
         """Something is under way: it happens at ``arrives_at``, whatever its sender does."""
