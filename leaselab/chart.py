@@ -214,7 +214,7 @@ class Chart(Picture):
                 self._draw_lease(lease, top, height)
 
     def _draw_lease(self, lease, top, height):
-        colour, hatch = _look(lease.generation)
+        colour, hatch = look_of(lease.generation)
         start, end = self._x(lease.start), self._x(lease.end)
         until = end if lease.closed is None else min(end, self._x(lease.closed))
         middle = top + height / 2
@@ -291,8 +291,8 @@ class Chart(Picture):
                 self._fixed(self._x(step.t) + 8, self._top["service"] + 14, word)
             return
         x, y = self._x(step.t), self._line(f"worker {step.actor}")
-        colour = _look(step.row["generation"] if step.row else 1)[0]
-        if step.action == "claim":
+        colour = look_of(step.row["generation"] if step.row else 1)[0]
+        if step.action in ("claim", "look", "take"):
             self._draw_claim(step, x, y, colour)
         elif step.action in ("crash", "crash_and_reopen"):
             self._mark(x, y, "X", INK, 11)
@@ -316,9 +316,12 @@ class Chart(Picture):
             said = self._plain(f"refused: {step.reason.split(',')[0]}")
             self._label(x, y, said, asides=(-1, -0.5, 0, 0.5, 1))
             return
-        self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
-        self._mark(x, y, ">", colour)
-        self._label(x, y, "claim")
+        if step.action == "look":
+            self._mark(x, y, "D", FAINT, 5, hollow=True)
+        else:
+            self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
+            self._mark(x, y, ">", colour)
+        self._label(x, y, step.action)
 
     def _draw_call(self, step, x, y):
         arrives = step.sent.get("lost") != "request"
@@ -526,7 +529,7 @@ class Boundary(Picture):
         if self._next:
             from_t = min(self._next.start, last)
             self._draw_held(places[end] + 100 * (from_t - end), 710, y, self._next)
-        colour = _look(self._lease.generation)[0]
+        colour = look_of(self._lease.generation)[0]
         self._mark(places[end], y, "o", colour, 11, hollow=True)
         for t, x in places.items():
             weight = "bold" if t in (end - 1, end) else "normal"
@@ -545,7 +548,7 @@ class Boundary(Picture):
         return self._figure
 
     def _draw_held(self, start, end, y, lease):
-        colour, hatch = _look(lease.generation)
+        colour, hatch = look_of(lease.generation)
         box = {"fc": "none", "ec": colour, "hatch": hatch, "lw": 1.2, "zorder": 3}
         self._axes.add_patch(Rectangle((start, y - 8), end - start, 16, **box))
         box = {"color": colour, "alpha": 0.2, "lw": 0, "zorder": 2}
@@ -559,7 +562,7 @@ LIFE = {
 GROUND = {"fc": "white", "ec": "none", "pad": 0.8, "lw": 0}
 
 
-def _look(generation):
+def look_of(generation):
     """The colour and the hatch of a generation; past four, grey, and the text must do."""
     if not 0 < generation <= len(COLOURS):
         return PAST_FOUR, ""

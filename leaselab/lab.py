@@ -21,10 +21,10 @@ from leaselab.store import Claim, Store
 from leaselab.trace import Event, Trace
 
 ACTIONS = (
-    *("claim", "renew", "finish", "ack", "release", "commit_run", "exhaust"),
+    *("claim", "look", "take", "renew", "finish", "ack", "release", "commit_run", "exhaust"),
     *("call_external", "crash", "reopen"),
 )
-OPTIONAL = ("generation", "task", "arrives_at", "available_at", "lost", "acts_at", "key")
+OPTIONAL = ("generation", "task", "arrives_at", "available_at", "now", "lost", "acts_at", "key")
 NEEDS_A_CLAIM = ("renew", "finish", "ack", "release", "commit_run", "exhaust")
 # What a worker may be told about the claim it holds, and still hold it.
 GO_ON = (("commit_run", "committed"), ("commit_run", "revision_conflict"), ("exhaust", False))
@@ -63,12 +63,14 @@ def changes_the_lab(method):
 class Worker:
     """A worker's process: its connection (None once it has crashed) and the claims it knows.
 
-    ``held`` is the claim it believes in. ``earlier`` are claims that a suspended process, or a
+    ``seen`` is the task that it has looked at and not yet taken, None if there is none. ``held`` is
+    the claim it believes in. ``earlier`` are claims that a suspended process, or a
     request sent before a crash, may still come back with.
     """
 
     name: str
     store: Store | None = None
+    seen: int | None = None
     held: Claim | None = None
     earlier: list = field(default_factory=list)
 
@@ -162,9 +164,24 @@ class Lab:
         """Claim the first task that may run. Returns the generation, or None if refused."""
         return self._do(worker, "claim")
 
-    def renew(self, worker, *, generation=None):
-        """Renew the lease. Returns its new end, or None if refused."""
-        return self._do(worker, "renew", generation=generation)
+    def look(self, worker):
+        """The first half of a claim in two steps. Returns the task's id, or None if refused."""
+        return self._do(worker, "look")
+
+    def take(self, worker):
+        """The second half: claim what ``look`` has found, unasked. Returns the generation."""
+        return self._do(worker, "take")
+
+    def renew(self, worker, *, generation=None, now=None):
+        """Renew the lease. Returns its new end, or None if refused.
+
+        Args:
+            worker: who renews.
+            generation: an earlier generation to send; that of the held claim if None.
+            now: what the worker read off its clock before it sent the request, which arrives now;
+                the lab's clock if None.
+        """
+        return self._do(worker, "renew", generation=generation, now=now)
 
     def finish(self, worker, outcome="done", *, generation=None, task=None, arrives_at=None):
         """Finish the task. Returns True if accepted.
@@ -425,6 +442,12 @@ class Lab:
 
         return Chart(self.trace, max(lab.horizon for lab in (self, beside or self)))
 
+    def lease_curve(self, beside=None):
+        """The end of the lease over time, as a picture with its sentence; as ``chart``."""
+        from leaselab.lease_curve import LeaseCurve
+
+        return LeaseCurve(self.trace, max(lab.horizon for lab in (self, beside or self)))
+
     def boundary(self):
         """The comparison at the end of the last lease, as a picture with its sentence."""
         from leaselab.chart import Boundary
@@ -476,6 +499,8 @@ class Lab:
             return f"{actor} has not crashed" if worker.store else None
         if not worker.store:
             return f"{actor} has crashed; reopen it first"
+        if action == "take" and worker.seen is None:
+            return f"{actor} has seen no task; let it look first"
         if action not in NEEDS_A_CLAIM or worker.held:
             return None
         if generation is None:
@@ -522,13 +547,35 @@ class Lab:
         worker = self.workers[step.actor]
         tasks = self._reader.tasks()
         claim = worker.store.claim(worker.name, now=self.t, lease=self.scenario.lease)
-        ran = worker.store.ran
-        if not claim:
-            task_id = _first_unfinished(tasks)
-            return self._event(worker.name, "claim", None, task_id, ran, asked=ran[0].sent)
+        if claim:
+            return self._hold(worker, "claim", claim)
+        return self._nothing_found(worker, "claim", tasks)
+
+    def _look(self, step):
+        worker = self.workers[step.actor]
+        worker.seen = worker.store.look(now=self.t)
+        if worker.seen is None:
+            return self._nothing_found(worker, "look", self._reader.tasks())
+        return self._event(worker.name, "look", worker.seen, worker.seen, worker.store.ran)
+
+    def _take(self, step):
+        worker = self.workers[step.actor]
+        task_id, worker.seen = worker.seen, None
+        lease = self.scenario.lease
+        claim = worker.store.take(worker.name, task_id, now=self.t, lease=lease)
+        return self._hold(worker, "take", claim)
+
+    def _hold(self, worker, action, claim):
+        """A worker was given a claim: that is the one it believes in."""
         worker.drop()
         worker.held = claim
-        return self._event(worker.name, "claim", claim.generation, claim.task_id, ran)
+        ran = worker.store.ran
+        return self._event(worker.name, action, claim.generation, claim.task_id, ran)
+
+    def _nothing_found(self, worker, action, tasks):
+        """No task may be claimed; the file says why of the first that is not final."""
+        ran, task_id = worker.store.ran, _first_unfinished(tasks)
+        return self._event(worker.name, action, None, task_id, ran, asked=ran[0].sent)
 
     def _submit(self, step):
         """Send a statement together with a claim; it arrives now, or at ``arrives_at``."""
@@ -550,7 +597,7 @@ class Lab:
             "finish": {"outcome": "done", "now": self.t},
             "release": {"available_at": self.t},
             "commit_run": {"now": self.t},
-            "exhaust": {"now": self.t},
+            "exhaust": {"now": self.t, "max_attempts": 3},
         }
         sent = {**defaults.get(action, {}), **sent}
         returned = getattr(store, action)(claim, **sent)
@@ -610,7 +657,7 @@ class Lab:
         worker = self.workers[step.actor]
         task_id = self._meant(worker.name)
         worker.store.close()
-        worker.store = None
+        worker.store = worker.seen = None
         worker.drop()
         return self._event(worker.name, "crash", None, task_id)
 

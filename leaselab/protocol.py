@@ -8,11 +8,16 @@ SQL comments, so the text a reader sees is, letter by letter, the text that SQLi
 import re
 from functools import partial
 from importlib.resources import files
+from textwrap import dedent
 
 from leaselab.errors import UnknownName
 
 GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
 STRUCK_OUT = "-- struck out: "
+IN_TWO_STEPS = {
+    "look": "-- look: the choice of a claim on its own. Nothing is written.",
+    "take": "-- take: what a claim writes, on its own. Nothing is asked again.",
+}
 
 
 class _on_the_class_too:
@@ -30,7 +35,8 @@ class Protocol:
     """The statements of the protocol by name, some guards perhaps struck out.
 
     ``protocol["finish"]`` is the text of ``finish.sql``. A verb of two statements has a second
-    file, such as ``exhaust.run.sql``; its guards belong to the same verb.
+    file, such as ``exhaust.run.sql``; its guards belong to the same verb. ``"look"`` and ``"take"``
+    are the two halves of ``claim.sql``: a claim in two steps, as it must not be done.
     """
 
     def __init__(self):
@@ -44,6 +50,8 @@ class Protocol:
 
     def __getitem__(self, name):
         """The SQL text of one statement; ``UnknownName`` (a ``KeyError``) if there is none."""
+        if name in IN_TWO_STEPS:
+            return _half(name, self["claim"])
         if name not in self._statements:
             known = ", ".join(self._statements)
             raise UnknownName(f"there is no statement {name!r}; there are {known}.")
@@ -116,6 +124,15 @@ class Protocol:
 
 def _verb(name):
     return name.split(".")[0]
+
+
+def _half(name, claim):
+    """The choice (the inner SELECT of a claim), or the write (its UPDATE) for one task."""
+    _, _, claim = claim.partition("\n")  # without its comment
+    before, _, rest = claim.partition("WHERE id = (\n")
+    choice, _, after = rest.partition("\n)\n")
+    half = dedent(choice) if name == "look" else f"{before}WHERE id = :task_id\n{after}".rstrip()
+    return f"{IN_TWO_STEPS[name]}\n{half}\n"
 
 
 def _strike_out(name, text, guards):

@@ -4,9 +4,12 @@ from leaselab.errors import InputError
 
 INTENTS = {
     "claim": "{actor} tries to claim. What does the file answer?",
+    "take": "{actor} takes the task that it saw. What does the file answer?",
     "renew": "{actor} renews its lease. What does the file answer?",
     "finish": "{actor} submits finish {outcome} with generation {generation}. "
     "What does the file answer?",
+    "commit_run": "{actor} writes the run, having read revision {revision}. What comes back?",
+    "exhaust": "{actor} asks whether its claim is one too many. What does the file answer?",
     "call_external": "{actor} calls the service. What does the ledger say then?",
 }
 
@@ -26,8 +29,10 @@ class Question:
         self.action = step.action
         words = {"outcome": "done", "generation": "its own", **step.arguments}
         self.text = f"t={step.t}: " + INTENTS[step.action].format(actor=step.actor, **words)
-        calls = tuple(f"{external_calls + more}" for more in (0, 1))
-        self.choices = calls if step.action == "call_external" else ("accepted", "refused")
+        self.choices = {
+            "call_external": tuple(f"{external_calls + more}" for more in (0, 1)),
+            "commit_run": ("committed", "revision_conflict", "lease_lost"),
+        }.get(step.action, ("accepted", "refused"))
         self.answer = None
         self.fact = None
         self._why = ""
@@ -51,6 +56,8 @@ class Question:
         """Take the verdict from the event that the step left."""
         if self.action == "call_external":
             self.fact = str(event.external_calls)
+        elif self.action == "commit_run":
+            self.fact = event.returned
         else:
             self.fact = "refused" if event.refused else "accepted"
         self._why = event.sentence

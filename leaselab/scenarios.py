@@ -1,4 +1,4 @@
-"""The five scenarios, as data: who does what, and when. The Lab plays them on a real file."""
+"""The scenarios, as data: who does what, and when. The Lab plays them on a real file."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,6 +55,12 @@ TAKEN_OVER = (
     Step(31, "B", "claim", ask=True),
 )
 REPLY_LOST = Step(3, "A", "call_external", {"lost": "reply"})
+
+
+def claimed_by_a_worker_that_dies(t, name):
+    """A claim, and three seconds later a crash; a new process takes the name at once."""
+    return Step(t, name, "claim"), Step(t + 3, name, "crash"), Step(t + 3, name, "reopen")
+
 
 scenarios = Scenarios(
     (scenario.key, scenario)
@@ -116,6 +122,66 @@ scenarios = Scenarios(
                 *TAKEN_OVER,
                 Step(32, "B", "call_external", ask=True),
                 Step(35, "B", "finish", {"generation": 2}),
+            ),
+        ),
+        Scenario(
+            "look_then_take",
+            "Two workers look, then both take what they saw",
+            "A claim in two steps, as it must not be done; the full protocol has one statement.",
+            (
+                Step(0, "client", "enqueue"),
+                Step(1, "A", "look"),
+                Step(2, "B", "look"),
+                Step(3, "A", "take"),
+                Step(4, "B", "take", ask=True),
+                Step(10, "A", "finish", {"generation": 1}, ask=True),
+                Step(12, "B", "finish", {"generation": 2}),
+            ),
+        ),
+        Scenario(
+            "heartbeat",
+            "A heartbeat keeps the lease; when it stops, so does the lease",
+            "The beats are steps of a script; a real heartbeat is a thread that may starve.",
+            (
+                *ENQUEUED_AND_CLAIMED,
+                *(Step(t, "A", "renew") for t in (11, 31, 51)),
+                Step(60, "A", "crash"),
+                Step(110, "B", "claim", ask=True),
+                Step(111, "B", "claim", ask=True),
+                Step(120, "B", "finish"),
+            ),
+            lease=60,
+        ),
+        Scenario(
+            "fenced_write",
+            "Whoever writes the run shows its lease in the same statement",
+            "What A did outside this file before it wrote is not undone by the refusal.",
+            (
+                *ENQUEUED_AND_CLAIMED,
+                Step(31, "B", "claim"),
+                Step(
+                    33,
+                    "A",
+                    "commit_run",
+                    {"value": "A's result", "revision": 0, "generation": 1},
+                    ask=True,
+                ),
+                Step(35, "B", "commit_run", {"value": "B's result", "revision": 0}, ask=True),
+                Step(36, "B", "ack"),
+            ),
+        ),
+        Scenario(
+            "attempt_limit",
+            "A task that kills its worker, again and again",
+            "Why the worker dies is not in the file; the limit counts claims, not causes.",
+            (
+                Step(0, "client", "enqueue"),
+                *claimed_by_a_worker_that_dies(1, "A"),
+                *claimed_by_a_worker_that_dies(31, "B"),
+                *claimed_by_a_worker_that_dies(61, "A"),
+                Step(91, "B", "claim", ask=True),
+                Step(92, "B", "exhaust", ask=True),
+                Step(122, "A", "claim", ask=True),
             ),
         ),
     )

@@ -96,6 +96,24 @@ class Store:
         rows = self._run("claim", owner=owner, now=now, lease=lease)
         return Claim(*rows[0]) if rows else None
 
+    def look(self, *, now):
+        """The choice of a claim on its own: the id of the task that may be claimed, or None.
+
+        Together with ``take`` this is a claim in two steps, as it must not be done.
+        """
+        whole_number("now", now)
+        rows = self._run("look", now=now)
+        return rows[0]["id"] if rows else None
+
+    def take(self, owner, task_id, *, now, lease):
+        """Claim a task that ``look`` has found, whatever has become of it; returns a ``Claim``."""
+        _check_owner(owner)
+        whole_number("task_id", task_id)
+        whole_number("now", now)
+        whole_number("lease", lease, at_least=1)
+        rows = self._run("take", owner=owner, task_id=task_id, now=now, lease=lease)
+        return Claim(*rows[0]) if rows else None
+
     def renew(self, claim, *, now, lease):
         """Prolong a live lease to ``now + lease``. Returns the new end, or None if it is lost."""
         whole_number("now", now)
@@ -177,7 +195,7 @@ class Store:
         conditions = self.protocol.conditions(name)
         if not conditions:
             return ()
-        alias = "candidate" if name == "claim" else "tasks"
+        alias = "candidate" if name in ("claim", "look") else "tasks"
         answers = self._fetch(
             f"SELECT {', '.join(f'({condition}) IS TRUE' for condition in conditions.values())} "
             "FROM (SELECT tasks.*, revision FROM tasks JOIN runs ON runs.id = run_id) "

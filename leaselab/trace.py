@@ -15,7 +15,12 @@ SENTENCES = {
     "claim": "{actor} claims task {task_id}: generation {row_generation}, lease {lease}",
     "takeover": "{actor} takes {task}over: generation {row_generation}, lease {lease}",
     "claim refused": "{actor}'s claim is refused: {reason}",
-    "renew": "{actor} renews generation {generation}: the lease now ends at {returned}",
+    "look": "{actor} looks: task {task_id} may be claimed; nothing is written yet",
+    "look refused": "{actor} looks and finds nothing: {reason}",
+    "take": "{actor} takes task {task_id}: generation {row_generation}, lease {lease}",
+    "take live": "{actor} takes task {task_id}, which {previous} holds: generation "
+    "{row_generation}, lease {lease}",
+    "renew": "{actor} renews generation {generation}{clock}: the lease now ends at {returned}",
     "renew refused": "{actor}'s renewal is refused: {reason}",
     "finish": "{actor} finishes {task}generation {generation}: the task is {state}",
     "stale": "a stale {what} of {actor} (generation {generation}) is accepted over "
@@ -130,7 +135,9 @@ class Event:
         """Why the file refused, in the numbers of the moment; empty if it did not."""
         reasons = []
         for guard in self.refusals or ():
-            if guard == "expiry" and self.action == "claim":
+            if guard == "revision" and self.returned == "lease_lost":
+                continue  # the lease is looked at first
+            if guard == "expiry" and self.action in ("claim", "look"):
                 live = self.t < self.row["lease_until"]
                 guard = "claim.expiry" if live else "claim.takeover"
             elif guard == "expiry" and self.row["lease_until"] is None:
@@ -153,6 +160,8 @@ class Event:
             return f"{stale}{self.action} refused"
         if self.action == "claim" and self.before["state"] == "running":
             return "takeover"
+        if self.action == "take" and self.before["state"] == "running":
+            return "take live" if self.t < self.before["lease_until"] else "takeover"
         if self.stale and self.statements:
             return "stale"
         if self.action == "finish" and self.before["lease_until"] is not None:
@@ -177,9 +186,12 @@ class Event:
         run = next((run for run in self.runs if run["id"] == row.get("run_id")), {})
         lease_until = row.get("lease_until")
         state = row.get("state")
+        now = self.sent.get("now", self.t)
         return {
             **self.sent,
-            "t": self.t,
+            "t": now,
+            "clock": "" if now == self.t else f", its clock at {now}",
+            "previous": (self.before or {}).get("lease_owner"),
             "actor": self.actor,
             "task_id": self.task_id,
             "returned": self.returned,
@@ -307,7 +319,7 @@ class Trace:
         """Every lease so far, as ``Lease``, in order of its claim."""
         leases = []
         for event in self.events:
-            if event.action == "claim" and not event.refused:
+            if event.action in ("claim", "take") and not event.refused:
                 row = event.row
                 leases.append(
                     Lease(

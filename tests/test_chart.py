@@ -22,7 +22,7 @@ from leaselab.chart import (
     RIGHT,
     WIDTH,
 )
-from leaselab.chart import PAST_FOUR, Chart, _look
+from leaselab.chart import PAST_FOUR, Chart, look_of
 
 KEYS = list(scenarios)
 
@@ -73,8 +73,26 @@ def own_steps():
     yield "three tasks", tasks
 
 
+def curves():
+    """The end of the lease over time: each scenario, and a heartbeat without each of its rules."""
+    labs = {key: Lab(scenarios[key]).play() for key in KEYS}
+    for guard in ("from_now", "never_shorter", "expiry", None):
+        lab = Lab(Scenario(lease=60), protocol=Protocol().without(*[guard] if guard else []))
+        lab.enqueue()
+        lab.play_to(1).claim("A")
+        for t in (20, 40):
+            lab.play_to(t).renew("A")
+        lab.play_to(45).renew("A", now=20)
+        lab.play_to(320).renew("A")
+        lab.play_to(321).claim("B")
+        labs[f"without {guard}"] = lab
+    for name, lab in labs.items():
+        yield pytest.param(lab.lease_curve(), id=f"the curve of {name}")
+
+
 OWN = [pytest.param(lab.chart(), id=name) for name, lab in own_steps()]
 CHARTS = [*prefixes(), *OWN]
+CURVES = list(curves())
 
 
 @lru_cache(maxsize=None)
@@ -85,7 +103,7 @@ def texts(chart):
     return {text: chart._box(text) for text in figure.axes[0].texts if text.get_text()}
 
 
-@pytest.mark.parametrize("chart", CHARTS)
+@pytest.mark.parametrize("chart", [*CHARTS, *CURVES])
 def test_no_text_covers_another(chart):
     for (one, box), (other, other_box) in itertools.combinations(texts(chart).items(), 2):
         if "now t=" in one.get_text() + other.get_text() and "struck out" not in other.get_text():
@@ -94,7 +112,7 @@ def test_no_text_covers_another(chart):
         assert not inner.overlaps(other_box.padded(-1)), (one, other)
 
 
-@pytest.mark.parametrize("chart", CHARTS)
+@pytest.mark.parametrize("chart", [*CHARTS, *CURVES])
 def test_no_text_is_cut_off(chart):
     for text, box in texts(chart).items():
         assert box.x0 >= 0 and box.x1 <= WIDTH, text
@@ -175,9 +193,9 @@ def test_every_colour_that_is_read_has_a_contrast_of_four_and_a_half_to_one(colo
 
 
 def test_generations_differ_by_hatch_as_well_and_colours_never_repeat():
-    looks = [_look(generation) for generation in range(1, 5)]
+    looks = [look_of(generation) for generation in range(1, 5)]
     assert len({colour for colour, _ in looks}) == len({hatch for _, hatch in looks}) == 4
-    assert _look(5) == _look(6) == (PAST_FOUR, "")
+    assert look_of(5) == look_of(6) == (PAST_FOUR, "")
     assert HATCHES[0] == ""
 
 
@@ -295,6 +313,38 @@ def test_a_lease_that_was_given_back_has_no_boundary():
 def test_there_is_no_boundary_before_there_is_a_lease():
     with pytest.raises(InputError, match="there is no lease yet whose end could be looked at"):
         Lab().boundary()
+
+
+def heartbeat(*guards, beats=()):
+    """A lease of 60, and beats as (arrives at, its clock says)."""
+    lab = Lab(Scenario(lease=60), protocol=Protocol().without(*guards))
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    for t, now in beats:
+        lab.play_to(t).renew("A", now=now)
+    return lab
+
+
+def test_the_curve_tells_each_end_and_since_when_it_stands_in_the_file():
+    curve = heartbeat(beats=[(20, 20), (45, 40)]).lease_curve()
+    assert curve.sentence == (
+        "lease_until up to t=45: gen 1 of A: from t=1 it says 61, from t=20 it says 80, "
+        "from t=45 it says 100. t=45: the lease of gen 1 is live for another 55."
+    )
+    shortened = heartbeat("renew.never_shorter", beats=[(40, 40), (45, 20)]).lease_curve()
+    assert "from t=40 it says 100, from t=45 it says 80." in shortened.sentence
+    assert "there is no lease yet" in Lab().lease_curve().sentence
+
+
+def test_the_curve_draws_each_end_at_its_height_and_a_refused_renewal_as_a_mark():
+    lab = heartbeat(beats=[(20, 20), (90, 90)])
+    curve = lab.lease_curve()
+    figure = curve.figure()
+    steps = [line for line in figure.axes[0].lines if line.get_linewidth() == 2.4]
+    places = [curve._place(*corner) for corner in ((1, 61), (20, 61), (20, 80), (90, 80))]
+    assert [tuple(map(float, place)) for place in zip(*steps[0].get_data())] == places
+    assert "refused" in [text.get_text() for text in figure.axes[0].texts]
+    assert curve.sentence.endswith("t=90: the lease of gen 1 has ended at t=80.")
 
 
 def test_the_axis_keeps_its_place_whatever_happens():

@@ -23,11 +23,11 @@ def lab():
 # The reference traces
 
 
-def test_the_scenarios_are_those_of_the_reference(oracle):
-    assert KEYS == list(oracle)
+def test_the_first_scenarios_are_those_of_the_reference(oracle):
+    assert KEYS[: len(oracle)] == list(oracle)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", KEYS[:5])
 def test_a_scenario_leaves_the_reference_trace(key, oracle):
     lab = Lab(scenarios[key]).play()
     steps = lab.to_frame().to_dict("records")
@@ -60,12 +60,61 @@ def test_played_step_by_step_or_at_once_a_scenario_leaves_the_same_trace(key):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_same_calls_by_hand_leave_the_same_trace(key):
-    by_hand = Lab()
+    by_hand = Lab(Scenario(lease=scenarios[key].lease))
     for step in scenarios[key].steps:
         by_hand.play_to(step.t)
         actor = () if step.actor == "client" else (step.actor,)
         getattr(by_hand, step.action)(*actor, **step.arguments)
     assert by_hand.trace.events == Lab(scenarios[key]).play().trace.events
+
+
+# A claim in two steps, a clock that is behind, a question about a write
+
+
+def test_two_workers_that_look_before_either_takes_both_hold_the_task():
+    lab = Lab(scenarios["look_then_take"]).play_to(4)
+    first, second = lab.trace.leases
+    assert (first.owner, second.owner, second.start < first.end) == ("A", "B", True)
+    assert lab.trace.title == "t=4: B takes task 1, which A holds: generation 2, lease [4, 34)"
+    assert lab.play_to(10).trace.events[-1].refusals == ("generation",)
+
+
+def test_a_worker_takes_only_what_it_has_seen_and_only_once(lab):
+    assert lab.why_not("B", "take") == "B has seen no task; let it look first"
+    with pytest.raises(InputError, match="B has seen no task; let it look first"):
+        lab.take("B")
+    assert lab.look("B") is None
+    assert lab.trace.title == "t=1: B looks and finds nothing: 1 < 31, A's lease is live"
+    assert lab.play_to(31).look("B") == 1
+    assert lab.take("B") == 2
+    assert lab.why_not("B", "take") is not None
+    lab.look("A")
+    lab.crash("A")
+    lab.reopen("A")
+    assert lab.why_not("A", "take") is not None
+
+
+def test_a_late_beat_carries_the_time_at_which_it_was_sent(lab):
+    assert lab.play_to(20).renew("A") == 50
+    assert lab.play_to(25).renew("A", now=10) == 50
+    assert lab.trace.title == (
+        "t=25: A renews generation 1, its clock at 10: the lease now ends at 50"
+    )
+    assert lab.play_to(60).renew("A", now=49) == 79  # nobody has claimed meanwhile
+    assert lab.play_to(90).renew("A", now=79) is None
+    assert lab.trace.title.endswith("79 < 79 is false, the lease has ended")
+
+
+def test_a_question_about_a_write_has_the_three_outcomes_to_choose_from():
+    lab = Lab(scenarios["fenced_write"]).play_to(31)
+    question = lab.ask("lease_lost")
+    assert question.choices == ("committed", "revision_conflict", "lease_lost")
+    lab.next()
+    assert question.right
+    assert lab.trace.title == (
+        "t=33: A's write to run-1 is refused (lease_lost): the row's owner is B, sent gen 1, "
+        "row has gen 2"
+    )
 
 
 # Plain calls give back what the protocol gives back

@@ -16,10 +16,15 @@ from leaselab import Protocol
 from leaselab.protocol import GUARD
 
 ROOT = Path(__file__).parent.parent
-HARMLESS = {"claim.takeover": "OR FALSE", "renew.never_shorter": "0,"}
+HARMLESS = {
+    "claim.takeover": "OR FALSE",
+    "renew.never_shorter": "0,",
+    "renew.from_now": "NULL,",
+}
 TESTS = {
     "claim.takeover": "test_without_takeover_a_crashed_workers_task_is_stuck_for_ever",
     "renew.never_shorter": "test_a_renewal_never_shortens_a_lease",
+    "renew.from_now": "test_a_renewal_counts_from_now_and_not_from_the_old_end",
 }
 LESSONS = {
     "claim.final": "01_claim_and_finish",

@@ -206,8 +206,11 @@ def exhaust_active_run(store):
     return store.exhaust(second, now=191)
 
 
-# These do not refuse: one permits a takeover, one keeps a renewal from shortening a lease.
-OTHERS = ("claim.takeover", "renew.never_shorter")
+# These do not refuse: one permits a takeover, two say where a renewed lease ends.
+OTHERS = ("claim.takeover", "renew.from_now", "renew.never_shorter")
+
+
+HALVES = ("look", "take")
 
 
 def play(schedule, protocol):
@@ -262,6 +265,34 @@ def test_a_renewal_never_shortens_a_lease():
     for protocol, end in ((Protocol(), 31), (Protocol().without("renew.never_shorter"), 7)):
         with Store(":memory:", protocol) as store:
             assert store.renew(running(store), now=2, lease=5) == end
+
+
+def test_a_renewal_counts_from_now_and_not_from_the_old_end():
+    for protocol, end in ((Protocol(), 32), (Protocol().without("renew.from_now"), 61)):
+        with Store(":memory:", protocol) as store:
+            assert store.renew(running(store), now=2, lease=LEASE) == end
+
+
+# A claim in two steps, as it must not be done
+
+
+def test_look_and_take_are_letter_by_letter_the_two_halves_of_the_claim():
+    for protocol in (Protocol(), Protocol().without("claim.expiry", "claim.one_per_run")):
+        choice, write = ([*map(str.strip, protocol[name].splitlines()[1:])] for name in HALVES)
+        claim = [*map(str.strip, protocol["claim"].splitlines()[1:])]
+        before = write.index("WHERE id = :task_id")
+        assert claim == [*write[:before], "WHERE id = (", *choice, ")", *write[before + 1 :]]
+
+
+def test_look_writes_nothing_and_take_asks_nothing(store):
+    before = store.tasks()
+    assert store.look(now=0) == 1
+    assert store.tasks() == before
+    assert store.take("A", 1, now=1, lease=LEASE) == Claim(1, "run-1", "A", 1, 31)
+    assert store.take("B", 1, now=2, lease=LEASE) == Claim(1, "run-1", "B", 2, 32)
+    assert store.look(now=31) is None
+    assert store.look(now=32) == 1
+    assert store.take("A", 7, now=3, lease=LEASE) is None
 
 
 # The boundary of the half-open lease [1, 31)
