@@ -6,6 +6,7 @@ used (``StoreError``).
 """
 
 import sqlite3
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from leaselab.protocol import Protocol
 APPLICATION_ID = 0x1EA5E1AB  # marks a file as ours in SQLite's own header
 OUTCOMES = ("done", "uncertain")
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables; RETURNING is older
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL")
+BUSY_TIMEOUT = 5_000
 
 
 class Claim(NamedTuple):
@@ -42,14 +45,24 @@ class Store:
     Args:
         path: an SQLite file, made if it is not there, or ``":memory:"``.
         protocol: the statements to run; the full protocol if none is given.
+        synchronous: what a power cut may lose. ``"FULL"``: nothing, every commit reaches the disk
+            before the verb returns. ``"NORMAL"``: the last commits, so that a claim, and with it a
+            generation, may be given out twice. ``"OFF"``: the file itself may be damaged. A killed
+            process loses nothing in any of them (https://sqlite.org/pragma.html#pragma_synchronous).
+        busy_timeout: how long a locked file is waited for, in milliseconds.
 
-    Every commit reaches the disk before the verb returns (write-ahead log, ``synchronous=FULL``):
-    neither a killed process nor a power cut loses one. A locked file is waited for, 5 seconds.
-    Threads may share a store, one at a time.
+    The file has a write-ahead log. Threads may share a store, one at a time.
     """
 
-    def __init__(self, path=":memory:", protocol=None):
+    def __init__(
+        self, path=":memory:", protocol=None, *, synchronous="FULL", busy_timeout=BUSY_TIMEOUT
+    ):
         self.path = path
+        if synchronous not in SYNCHRONOUS:
+            known = ", ".join(SYNCHRONOUS)
+            raise InputError(f"synchronous is one of {known}, not {synchronous!r}.")
+        self.synchronous = synchronous
+        self.busy_timeout = whole_number("busy_timeout", busy_timeout)
         self.protocol = protocol or Protocol()
         self.ran = []  # the statements of the last verb
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -63,10 +76,13 @@ class Store:
             raise StoreError(f"{path} is a folder; give the path of a file in it.")
         with self._sentences():
             self._connection = sqlite3.connect(
-                path, timeout=5, isolation_level=None, check_same_thread=False
+                path,
+                timeout=self.busy_timeout / 1000,
+                isolation_level=None,
+                check_same_thread=False,
             )
         try:
-            self._prepare()
+            self._prepare_patiently()
         except BaseException:
             self.close()
             raise
@@ -80,7 +96,7 @@ class Store:
             raise InputError(f"a run's id must be a text that is not empty, not {run_id!r}.")
         whole_number("now", now)
         available_at = whole_number("available_at", now if available_at is None else available_at)
-        with self._transaction():
+        with self.transaction():
             self._run("enqueue.run", run_id=run_id)
             sent = {"run_id": run_id, "available_at": available_at, "now": now}
             return self._run("enqueue", **sent)[0]["id"]
@@ -153,7 +169,7 @@ class Store:
         """
         whole_number("revision", revision)
         whole_number("now", now)
-        with self._transaction():
+        with self.transaction():
             lease = {**_identity(claim), "now": now}
             self._run("commit_run", value=value, revision=revision, **lease)
             if self._changed():
@@ -167,7 +183,7 @@ class Store:
         """
         whole_number("now", now)
         whole_number("max_attempts", max_attempts)
-        with self._transaction():
+        with self.transaction():
             self._run("exhaust", **_identity(claim), now=now, max_attempts=max_attempts)
             if not self._changed():
                 return False
@@ -181,6 +197,16 @@ class Store:
     def runs(self):
         """Every run as it stands in the file: a list of dicts, in order of creation."""
         return [dict(row) for row in self._fetch("SELECT * FROM runs ORDER BY rowid")]
+
+    def task(self, task_id):
+        """One task as it stands in the file, as a dict; None if there is none."""
+        rows = self._fetch("SELECT * FROM tasks WHERE id = ?", (task_id,))
+        return dict(rows[0]) if rows else None
+
+    def run(self, run_id):
+        """One run as it stands in the file, as a dict; None if there is none."""
+        rows = self._fetch("SELECT * FROM runs WHERE id = ?", (run_id,))
+        return dict(rows[0]) if rows else None
 
     def refusals(self, name, task_id, **sent):
         """The guards that refuse this statement for one task, as SQLite judges them now.
@@ -216,15 +242,29 @@ class Store:
     def __exit__(self, *_):
         self.close()
 
+    def _prepare_patiently(self):
+        """Wait for others who open the file, too: SQLite does not wait while a journal is switched.
+
+        It answers "locked" at once, whatever the busy timeout, where waiting might be a deadlock.
+        """
+        deadline = time.monotonic() + self.busy_timeout / 1000
+        while True:
+            try:
+                return self._prepare()
+            except StoreError as error:
+                if "is locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
     def _prepare(self):
         """Make the tables in an empty file; refuse a file that is somebody else's."""
         self._connection.row_factory = sqlite3.Row
         if not self._is_ours():
-            with self._transaction():
+            with self.transaction():
                 if not self._is_ours():  # another process may have been faster
                     self._create_tables()
         self._fetch("PRAGMA journal_mode = WAL")
-        self._fetch("PRAGMA synchronous = FULL")
+        self._fetch(f"PRAGMA synchronous = {self.synchronous}")
         self._fetch("PRAGMA foreign_keys = ON")
 
     def _is_ours(self):
@@ -259,8 +299,14 @@ class Store:
             return self._connection.execute(sql, sent).fetchall()
 
     @contextmanager
-    def _transaction(self):
-        """Two statements, one change: BEGIN IMMEDIATE, so that no other writer comes between."""
+    def transaction(self):
+        """Several verbs, one change: BEGIN IMMEDIATE, so that no other writer comes between.
+
+        A transaction within a transaction is a part of it.
+        """
+        if self._connection.in_transaction:
+            yield
+            return
         self._fetch("BEGIN IMMEDIATE")
         self.ran = []
         try:
@@ -276,7 +322,7 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(_sentence(self.path, error)) from error
+            raise StoreError(_sentence(self.path, self.busy_timeout, error)) from error
         except UnicodeError as error:
             raise InputError(f"a text cannot be written down: {error}.") from error
 
@@ -294,14 +340,15 @@ def _check_owner(owner):
         raise InputError(f"an owner must be a text that is not empty, not {owner!r}.")
 
 
-def _sentence(path, error):
+def _sentence(path, busy_timeout, error):
     said = str(error)
     if "not a database" in said:
         return f"{path} is no SQLite file; nothing was changed. Give the path of a new file."
     if "unable to open" in said:
         return f"{path} cannot be opened; does its folder exist, and may you write in it?"
     if "locked" in said:
-        return f"{path} is locked by another program for 5 seconds now; close it there, try again."
+        waited = f"{busy_timeout / 1000:g} seconds"
+        return f"{path} is locked by another program for {waited} now; close it there, try again."
     if "readonly" in said:
         return f"{path} is read-only; nothing was changed. Allow writing, or give another path."
     if "full" in said:

@@ -28,7 +28,7 @@ def test_a_reopened_store_sees_what_was_committed(path):
 
 def crash_within_a_transaction(path, ready):
     store = Store(path)
-    with store._transaction():
+    with store.transaction():
         store._run("enqueue.run", run_id="run-2")
         store._run("enqueue", run_id="run-2", available_at=0, now=0)
         ready.set()
@@ -103,23 +103,48 @@ def test_two_connections_never_claim_the_same_task(path):
     assert sorted(claims) == list(range(1, 201))
 
 
-def test_two_stores_may_create_the_file_at_the_same_time(path):
-    barrier = threading.Barrier(4)
+def test_six_stores_may_create_the_file_at_the_same_time(tmp_path):
+    """Again and again: SQLite answers "locked" at once while another one switches the journal."""
     errors = []
 
-    def opens():
+    def opens(path, barrier):
         barrier.wait()
         try:
             Store(path).close()
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=opens) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for number in range(60):
+        shared = tmp_path / f"{number}.sqlite", threading.Barrier(6)
+        threads = [threading.Thread(target=opens, args=shared) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert errors == []
+
+
+def test_a_durability_that_does_not_exist_is_refused_and_those_that_do_are_set(path):
+    for name, number in {"OFF": 0, "NORMAL": 1, "FULL": 2}.items():
+        with Store(path, synchronous=name) as store:
+            assert store._fetch("PRAGMA synchronous")[0][0] == number
+    with pytest.raises(InputError, match="synchronous is one of OFF, NORMAL, FULL, not 'full'"):
+        Store(path, synchronous="full")
+
+
+def test_a_transaction_of_several_verbs_is_one_change(path):
+    with Store(path) as store, Store(path) as other:
+        with store.transaction():
+            store.enqueue("run-1", now=0)
+            claim = store.claim("A", now=1, lease=30)
+            assert store.commit_run(claim, "x", revision=0, now=2) == "committed"
+            assert other.tasks() == []
+        assert other.task(1)["generation"] == 1 and other.run("run-1")["value"] == "x"
+        with pytest.raises(InputError), store.transaction():
+            store.finish(claim, now=3)
+            store.finish(claim, "perhaps", now=3)
+        assert other.task(1)["state"] == "running"
+        assert (other.task(2), other.run("run-2")) == (None, None)
 
 
 # What a claim costs, counted in steps of SQLite's virtual machine: no clock, no noise.
