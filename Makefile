@@ -1,5 +1,6 @@
 # make lab    opens the notebooks
 # make test   runs every notebook and every test
+# make chaos  kills and suspends workers a thousand times, and looks whether anything was lost
 #
 # Both set up .venv on first use. Nothing outside this folder is changed: what Jupyter, IPython and
 # matplotlib would write into the home directory goes into .venv, too.
@@ -16,13 +17,16 @@ export MPLCONFIGDIR := $(HOME_OF)/matplotlib
 PYTHON := .venv/bin/python
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test notebooks clean
+.PHONY: lab test chaos notebooks clean
 
 lab: .venv/ready
 	@$(PYTHON) -m jupyter lab $(AS_ROOT) notebooks/00_start_here.ipynb
 
 test: .venv/ready
 	@$(PYTHON) -m pytest
+
+chaos: .venv/ready
+	@$(PYTHON) tests/chaos.py --kills 1000
 
 # Run all notebooks and store what they print; to be done after a change that they show.
 notebooks: .venv/ready

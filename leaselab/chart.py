@@ -195,13 +195,14 @@ class Chart(Picture):
     def _draw_life(self, worker):
         """Solid while the worker lives, dotted while it is gone."""
         y = self._line(f"worker {worker}")
-        since, alive = LEFT, True
-        for step in self.trace.steps:
-            if step.actor != worker or step.action not in ("crash", "reopen", "crash_and_reopen"):
+        steps = [step for step in self.trace.steps if step.actor == worker]
+        since, alive = LEFT, not any(step.action == "start" for step in steps)
+        for step in steps:
+            if step.action not in LIVES_AFTER:
                 continue
             x = self._x(step.t)
             self._plot([since, x], [y, y], **LIFE[alive])
-            alive = step.action != "crash"
+            alive = LIVES_AFTER[step.action]
             since = x
             if step.action == "crash_and_reopen":
                 self._plot([x, x + 13], [y, y], **LIFE[False])
@@ -299,9 +300,9 @@ class Chart(Picture):
             if step.action == "crash_and_reopen":
                 self._mark(x + 13, y, "v", INK)
             self._label(x, y, step.action.replace("_and_", ", "), weight="bold")
-        elif step.action == "reopen":
-            self._mark(x, y, "v", INK)
-            self._label(x, y, "reopen")
+        elif step.action in NOTES:
+            self._mark(x, y, NOTES[step.action], INK)
+            self._label(x, y, step.action.replace("_", " "))
         elif step.action == "call_external":
             self._draw_call(step, x, y)
         elif step.action == "send_finish":
@@ -555,6 +556,16 @@ class Boundary(Picture):
         self._axes.add_patch(Rectangle((start, y - 8), end - start, 16, **box))
 
 
+# What is no statement: its mark; and whether a worker lives after it.
+NOTES = {
+    **dict.fromkeys(("start", "reopen", "resume"), "v"),
+    **dict.fromkeys(("suspend", "close"), "s"),
+    **dict.fromkeys(("stop", "drop", "fail", "clock_back"), "D"),
+}
+LIVES_AFTER = {
+    **dict.fromkeys(("start", "reopen", "resume", "crash_and_reopen"), True),
+    **dict.fromkeys(("crash", "suspend", "close"), False),
+}
 LIFE = {
     True: {"color": INK, "lw": 1.8, "zorder": 3},
     False: {"color": FAINT, "lw": 1.2, "ls": ":", "zorder": 3},

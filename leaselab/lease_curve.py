@@ -36,7 +36,9 @@ class LeaseCurve(Picture):
             for lease in self._leases
         ]
         said = "; ".join(told) or "there is no lease yet"
-        self.sentence = f"lease_until up to t={trace.now}: {said}. {self._title}."
+        self._struck_out = f"struck out: {', '.join(trace.struck_out)}" if trace.struck_out else ""
+        without = f" {self._struck_out}." if trace.struck_out else ""
+        self.sentence = f"lease_until up to t={trace.now}: {said}. {self._title}.{without}"
 
     @property
     def _title(self):
@@ -58,6 +60,10 @@ class LeaseCurve(Picture):
         self._text(12, 5, self._title, va="top", size=10.5, weight="bold")
         self._fixed(RIGHT - 8, BOTTOM - 14, "below the dashed line a lease has ended", ha="right")
         self._fixed(LEFT, TOP - 10, "lease_until")
+        style = {"color": REJECTED, "weight": "bold", "ha": "right"}
+        said = self._struck_out
+        count = len(self.trace.struck_out)
+        self._fixed(RIGHT, 14, said if len(said) < 48 else f"{count} guards struck out", **style)
         self._fixed(RIGHT + 8, BOTTOM, "t")
         for number, lease in enumerate(self._leases):
             later = self._leases[number + 1 :]
@@ -82,6 +88,8 @@ class LeaseCurve(Picture):
         xs, ys = zip(*(self._place(*corner) for corner in corners))
         self._plot(xs, ys, color=colour, lw=2.4)
         self._mark(xs[0], ys[0], "o", colour, 7)
+        for end in ends_undone(lease):
+            self._mark(*self._place(end, end), "o", colour, 7, hollow=True)
         end = lease.end
         self._plot(
             *zip(self._place(until, end), self._place(max(until, end), end)),
@@ -102,6 +110,9 @@ class LeaseCurve(Picture):
 
     def _draw_step(self, step):
         live = step.before or {}
+        if step.action == "renew" and not step.refused:
+            x, y = self._place(step.t, step.row["lease_until"])
+            self._plot([x, x], [y - 6, y + 6], color=look_of(step.row["generation"])[0], lw=2)
         if step.action == "renew" and step.refused and live.get("lease_until") is not None:
             x, y = self._place(step.t, live["lease_until"])
             self._mark(x, y, "o", REJECTED, 11, hollow=True)
@@ -118,6 +129,7 @@ class LeaseCurve(Picture):
         changes = [point for lease in self._leases for point in points(lease)]
         times = {0, self.trace.now, *(t for t, _ in changes)}
         times |= {step.t for step in self._steps} | {lease.end for lease in self._leases}
+        times |= {end for lease in self._leases for end in ends_undone(lease)}
         ends = [-1.0] * 2
         for t in sorted(times):
             x, _ = self._place(t, 0)
@@ -130,13 +142,19 @@ class LeaseCurve(Picture):
             ends[row] = box.x1
             text.set_y(BOTTOM + 11 + row * 13)
             self._plot([x, x], [BOTTOM, BOTTOM + 10 + row * 13], color=INK, lw=0.7, zorder=6)
-        above = BOTTOM + 20
-        for end in sorted({end for _, end in changes}):
+        places = []
+        for _, end in reversed(changes):  # the last end is the one that counts
             _, y = self._place(0, end)
-            if above - y >= 13:
+            if all(abs(y - other) >= 13 for other in places):
                 self._text(LEFT - 8, y, str(end), ha="right", va="center", size=8.5)
                 self._plot([LEFT - 5, LEFT], [y, y], color=INK, lw=0.7, zorder=6)
-                above = y
+                places.append(y)
+
+
+def ends_undone(lease):
+    """The instants at which a lease had ended, and was pulled up again later."""
+    changes = zip(points(lease), points(lease)[1:])
+    return [end for (_, end), (change, _) in changes if end < change]
 
 
 def points(lease):

@@ -192,20 +192,20 @@ class Store:
 
     def tasks(self):
         """Every task as it stands in the file: a list of dicts, by id."""
-        return [dict(row) for row in self._fetch("SELECT * FROM tasks ORDER BY id")]
+        return [dict(row) for row in self.fetch("SELECT * FROM tasks ORDER BY id")]
 
     def runs(self):
         """Every run as it stands in the file: a list of dicts, in order of creation."""
-        return [dict(row) for row in self._fetch("SELECT * FROM runs ORDER BY rowid")]
+        return [dict(row) for row in self.fetch("SELECT * FROM runs ORDER BY rowid")]
 
     def task(self, task_id):
         """One task as it stands in the file, as a dict; None if there is none."""
-        rows = self._fetch("SELECT * FROM tasks WHERE id = ?", (task_id,))
+        rows = self.fetch("SELECT * FROM tasks WHERE id = ?", (task_id,))
         return dict(rows[0]) if rows else None
 
     def run(self, run_id):
         """One run as it stands in the file, as a dict; None if there is none."""
-        rows = self._fetch("SELECT * FROM runs WHERE id = ?", (run_id,))
+        rows = self.fetch("SELECT * FROM runs WHERE id = ?", (run_id,))
         return dict(rows[0]) if rows else None
 
     def refusals(self, name, task_id, **sent):
@@ -222,13 +222,36 @@ class Store:
         if not conditions:
             return ()
         alias = "candidate" if name in ("claim", "look") else "tasks"
-        answers = self._fetch(
+        answers = self.fetch(
             f"SELECT {', '.join(f'({condition}) IS TRUE' for condition in conditions.values())} "
             "FROM (SELECT tasks.*, revision FROM tasks JOIN runs ON runs.id = run_id) "
             f"AS {alias} WHERE {alias}.id = :task_id",
             {**sent, "task_id": task_id},
         )
         return tuple(guard for row in answers for guard, holds in zip(conditions, row) if not holds)
+
+    @contextmanager
+    def transaction(self):
+        """Several verbs, one change: BEGIN IMMEDIATE, so that no other writer comes between.
+
+        A transaction within a transaction is a part of it.
+        """
+        if self._connection.in_transaction:
+            yield
+            return
+        self.fetch("BEGIN IMMEDIATE")
+        self.ran = []
+        try:
+            yield
+            self.fetch("COMMIT")
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+    def fetch(self, sql, sent=()):
+        """Run one statement to its end: a RETURNING that is not read to the end is not done."""
+        with self._sentences():
+            return self._connection.execute(sql, sent).fetchall()
 
     def close(self):
         """Close the connection for real, so that the file can be deleted; twice is once."""
@@ -263,58 +286,35 @@ class Store:
             with self.transaction():
                 if not self._is_ours():  # another process may have been faster
                     self._create_tables()
-        self._fetch("PRAGMA journal_mode = WAL")
-        self._fetch(f"PRAGMA synchronous = {self.synchronous}")
-        self._fetch("PRAGMA foreign_keys = ON")
+        self.fetch("PRAGMA journal_mode = WAL")
+        self.fetch(f"PRAGMA synchronous = {self.synchronous}")
+        self.fetch("PRAGMA foreign_keys = ON")
 
     def _is_ours(self):
-        return self._fetch("PRAGMA application_id")[0][0] == APPLICATION_ID
+        return self.fetch("PRAGMA application_id")[0][0] == APPLICATION_ID
 
     def _create_tables(self):
-        if self._fetch("SELECT count(*) FROM sqlite_schema")[0][0]:
+        if self.fetch("SELECT count(*) FROM sqlite_schema")[0][0]:
             raise StoreError(
                 f"{self.path} holds the tables of another program; nothing was changed. "
                 "Give the path of a new file."
             )
         for statement in self.protocol["schema"].split(";"):
-            self._fetch(statement)
-        self._fetch(f"PRAGMA application_id = {APPLICATION_ID}")
+            self.fetch(statement)
+        self.fetch(f"PRAGMA application_id = {APPLICATION_ID}")
 
     def _run(self, name, **sent):
         """Run one statement of the protocol and remember it in ``ran``; returns its rows."""
         if not self._connection.in_transaction:
             self.ran = []
         before = self._connection.total_changes
-        rows = self._fetch(self.protocol[name], sent)
+        rows = self.fetch(self.protocol[name], sent)
         changed = self._connection.total_changes - before
         self.ran.append(Statement(self.protocol[name], sent, changed))
         return rows
 
     def _changed(self):
         return self.ran[-1].rows_changed == 1
-
-    def _fetch(self, sql, sent=()):
-        """Run one statement to its end: a RETURNING that is not read to the end is not done."""
-        with self._sentences():
-            return self._connection.execute(sql, sent).fetchall()
-
-    @contextmanager
-    def transaction(self):
-        """Several verbs, one change: BEGIN IMMEDIATE, so that no other writer comes between.
-
-        A transaction within a transaction is a part of it.
-        """
-        if self._connection.in_transaction:
-            yield
-            return
-        self._fetch("BEGIN IMMEDIATE")
-        self.ran = []
-        try:
-            yield
-            self._fetch("COMMIT")
-        except BaseException:
-            self._connection.rollback()
-            raise
 
     @contextmanager
     def _sentences(self):

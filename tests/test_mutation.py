@@ -49,11 +49,17 @@ def mutate(text, verb, name):
     return "\n".join(lines) + "\n"
 
 
-def copy_without(guard, tmp_path):
-    """A copy of the project whose statements lack this guard."""
+def copy(tmp_path):
+    """A copy of the project; returns its folder."""
     for folder in ("leaselab", "tests", "notebooks"):
         ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    return tmp_path
+
+
+def copy_without(guard, tmp_path):
+    """A copy of the project whose statements lack this guard."""
+    copy(tmp_path)
     verb, name = guard.split(".")
     changed = 0
     for path in (tmp_path / "leaselab" / "sql").glob(f"{verb}*.sql"):
@@ -95,9 +101,103 @@ def test_a_lesson_goes_red_when_its_guard_lets_everything_pass(guard, tmp_path):
     assert failed and "Notebook cell execution failed" in said, said
 
 
+# A rule of the workers that is no line of SQL: where it stands, what stands there without it, and the
+# test that then fails.
+WORKERS = [
+    (
+        "heartbeat.py",
+        "max(self._vouched_until, sent_at + self.lease)",
+        "self.clock.steady() + self.lease",
+        "test_a_renewal_counts_from_before_its_request_was_sent_not_from_its_answer",
+    ),
+    (
+        "heartbeat.py",
+        "self.clock.steady() < self._vouched_until",
+        "self.clock.steady() <= self._vouched_until",
+        "test_a_lease_is_believed_in_until_its_end_and_not_at_it",
+    ),
+    (
+        "heartbeat.py",
+        "self._refused = True",
+        "pass",
+        "test_a_refused_renewal_proves_that_the_lease_is_lost",
+    ),
+    (
+        "heartbeat.py",
+        "return UNKNOWN",
+        "return REFUSED",
+        "test_an_unknown_renewal_neither_ends_the_lease_nor_prolongs_it",
+    ),
+    (
+        "heartbeat.py",
+        "with self._single_flight:",
+        "if True:",
+        "test_a_beat_is_never_sent_while_another_is_under_way",
+    ),
+    (
+        "heartbeat.py",
+        "max(due + self.interval, self.clock.steady())",
+        "due + self.interval",
+        "test_late_beats_do_not_pile_up",
+    ),
+    (
+        "poller.py",
+        "if heartbeat.beat() == REFUSED:",
+        "if False:",
+        "test_the_lease_is_renewed_before_the_work_begins",
+    ),
+    (
+        "poller.py",
+        "        self._stop_if_lost()\n        return result",
+        "        return result",
+        "test_a_request_under_way_may_end_and_its_result_is_dropped_and_said_so",
+    ),
+    (
+        "poller.py",
+        "class LeaseLost(BaseException)",
+        "class LeaseLost(Exception)",
+        "test_work_that_catches_every_exception_does_not_catch_a_lost_lease",
+    ),
+    (
+        "poller.py",
+        "with heartbeat:",
+        "if True:",
+        "test_close_claims_no_more_but_keeps_the_heartbeat_until_the_work_has_ended",
+    ),
+    (
+        "poller.py",
+        'while outcome == "revision_conflict":',
+        "for _ in range(1):",
+        "test_a_run_that_has_changed_is_read_again_and_worked_on_again",
+    ),
+    (
+        "log.py",
+        "        with self.store.transaction():\n            line.t = self.clock.now()\n",
+        "        line.t = self.clock.now()\n        with self.store.transaction():\n",
+        "test_now_is_read_while_the_file_is_locked",
+    ),
+    (
+        "log.py",
+        "if not same:",
+        "if False:",
+        "test_a_file_that_vanishes_ends_the_worker_with_a_sentence",
+    ),
+]
+
+
+@pytest.mark.parametrize("file, rule, instead, test", WORKERS, ids=[case[-1] for case in WORKERS])
+def test_a_workers_rule_that_is_taken_away_makes_its_test_fail(file, rule, instead, test, tmp_path):
+    folder = copy(tmp_path)
+    path = folder / "leaselab" / "workers" / file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(rule) == 1, rule
+    path.write_text(text.replace(rule, instead), encoding="utf-8")
+    said, failed = pytest_in(folder, f"tests/test_workers.py::{test}")
+    assert failed and re.search(r"^E +(assert|AssertionError|Failed)", said, re.M), said
+
+
 def test_an_unchanged_copy_passes(tmp_path):
     """So what fails above fails because of the guard."""
-    for folder in ("leaselab", "tests", "notebooks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    said, failed = pytest_in(tmp_path, "tests/test_protocol.py")
+    copy(tmp_path)
+    said, failed = pytest_in(tmp_path, "tests/test_protocol.py", "tests/test_workers.py")
     assert not failed and " passed" in said, said

@@ -1,6 +1,7 @@
 """The set-up: the same packages everywhere, nothing pulled in early, each failure a sentence."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,17 +42,27 @@ def test_nothing_below_imports_anything_above():
     """script -> Lab -> Trace -> table, chart, sentence, panel: one way."""
     order = [
         *("errors", "protocol", "store", "trace", "scenarios", "question", "lab"),
-        *("chart", "panel", "exercises"),
+        *("chart", "cost_chart", "lease_curve", "panel", "exercises"),
     ]
+    check_order("", order)
+    workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
+    check_order("workers/", workers)
+    for path in (ROOT / "leaselab" / "workers").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^(from|import) leaselab\.(lab|panel|chart|question)\b", text, re.M)
+
+
+def check_order(folder, order):
+    """Each module imports only those that stand before it, and none is missing from the list."""
+    place = "leaselab." + folder.replace("/", ".")
     for name in order:
-        text = (ROOT / "leaselab" / f"{name}.py").read_text(encoding="utf-8")
+        text = (ROOT / "leaselab" / folder / f"{name}.py").read_text(encoding="utf-8")
         top = [line for line in text.splitlines() if line.startswith(("from leaselab", "import"))]
         for line in top:
             for other in order[order.index(name) + 1 :]:
-                assert f"leaselab.{other} " not in line, (name, line)
-    assert sorted(order) == sorted(
-        path.stem for path in (ROOT / "leaselab").glob("*.py") if path.stem != "__init__"
-    )
+                assert f"{place}{other} " not in line, (name, line)
+    there = (ROOT / "leaselab" / folder).glob("*.py")
+    assert sorted(order) == sorted(path.stem for path in there if path.stem != "__init__")
 
 
 def set_up(tmp_path, path, **environment):

@@ -127,7 +127,7 @@ def test_six_stores_may_create_the_file_at_the_same_time(tmp_path):
 def test_a_durability_that_does_not_exist_is_refused_and_those_that_do_are_set(path):
     for name, number in {"OFF": 0, "NORMAL": 1, "FULL": 2}.items():
         with Store(path, synchronous=name) as store:
-            assert store._fetch("PRAGMA synchronous")[0][0] == number
+            assert store.fetch("PRAGMA synchronous")[0][0] == number
     with pytest.raises(InputError, match="synchronous is one of OFF, NORMAL, FULL, not 'full'"):
         Store(path, synchronous="full")
 
@@ -196,7 +196,7 @@ def test_without_its_index_a_claim_would_cost_more(store):
 
 def test_a_claim_and_a_lookup_of_active_tasks_use_their_partial_indexes(store):
     sent = {"owner": "A", "now": 1, "lease": LEASE}
-    plan = store._fetch("EXPLAIN QUERY PLAN " + Protocol()["claim"], sent)
+    plan = store.fetch("EXPLAIN QUERY PLAN " + Protocol()["claim"], sent)
     plan = "\n".join(row["detail"] for row in plan)
     assert "USING INDEX claimable" in plan or "USING COVERING INDEX claimable" in plan
     assert "INDEX active" in plan
@@ -307,8 +307,8 @@ def test_a_file_that_may_not_be_written_is_refused_and_kept():
 
 
 def test_a_full_disk_is_named_and_nothing_is_changed(store):
-    pages = store._fetch("PRAGMA page_count")[0][0]
-    store._fetch(f"PRAGMA max_page_count = {pages}")  # SQLite's own error for a full disk
+    pages = store.fetch("PRAGMA page_count")[0][0]
+    store.fetch(f"PRAGMA max_page_count = {pages}")  # SQLite's own error for a full disk
     with pytest.raises(StoreError, match="the disk of .* is full; nothing was changed. Free some"):
         for number in range(1000):
             store.enqueue(f"run-{number}", now=0)

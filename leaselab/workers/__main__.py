@@ -1,0 +1,99 @@
+"""One worker: ``python -m leaselab.workers --db FILE --name A``."""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import threading
+import warnings
+from functools import partial
+
+from leaselab.errors import InputError, StoreError
+from leaselab.store import BUSY_TIMEOUT, SYNCHRONOUS
+from leaselab.workers.poller import INTERVAL, LEASE, MAX_ATTEMPTS, Poller
+
+
+def main(arguments=None):
+    """Run one worker until it is told to close. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    warnings.showwarning = lambda message, *_: complain(message)
+    try:
+        poller = Poller(
+            options.db,
+            options.name,
+            find_work(options.work, options.seconds),
+            lease=options.lease,
+            heartbeat=options.heartbeat,
+            interval=options.interval,
+            max_attempts=options.max_attempts,
+            synchronous=options.synchronous,
+            busy_timeout=options.busy_timeout,
+            tell=tell,
+            complain=complain,
+        )
+    except (InputError, StoreError) as error:
+        complain(error)
+        return 1
+    for name in ("SIGTERM", "SIGINT"):
+        signal.signal(getattr(signal, name), lambda *_: poller.stop())
+    if options.until_input_ends:
+        threading.Thread(target=stop_with_input, args=(poller,), daemon=True).start()
+    try:
+        poller.recover() if options.once else poller.run()
+    finally:
+        poller.close()
+    return 0 if poller.error is None else 1
+
+
+def parser():
+    """The command line, with the defaults of the code."""
+    parser = argparse.ArgumentParser(prog="python -m leaselab.workers", description=main.__doc__)
+    add = parser.add_argument
+    add("--db", required=True, help="the SQLite file; made if it is not there")
+    add("--name", required=True, help="the worker's name, its own among those alive")
+    add("--work", default="leaselab.workers.work:in_steps", help="MODULE:FUNCTION (%(default)s)")
+    add("--seconds", type=float, help="handed to the work as its argument seconds")
+    add("--lease", type=int, default=LEASE, help="milliseconds (%(default)s)")
+    add("--heartbeat", type=int, help="milliseconds between two renewals (a third of the lease)")
+    add("--interval", type=int, default=INTERVAL, help="milliseconds between rounds (%(default)s)")
+    add("--max-attempts", type=int, default=MAX_ATTEMPTS, help="(%(default)s)")
+    add("--synchronous", choices=SYNCHRONOUS, default="FULL", help="(%(default)s)")
+    add("--busy-timeout", type=int, default=BUSY_TIMEOUT, help="milliseconds (%(default)s)")
+    add("--once", action="store_true", help="do what can be claimed now, then end")
+    add("--until-input-ends", action="store_true", help="close when the standard input ends")
+    return parser
+
+
+def find_work(name, seconds):
+    """The function that ``MODULE:FUNCTION`` names."""
+    module, _, function = name.partition(":")
+    try:
+        work = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"the work {name!r} cannot be found ({error}); give MODULE:FUNCTION.")
+    return work if seconds is None else partial(work, seconds=seconds)
+
+
+def stop_with_input(poller):
+    """Wait for the end of the standard input: whoever holds its other end is gone, or has closed."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    poller.stop()
+
+
+def tell(line):
+    """Print a line of the log, for as long as somebody reads it; the file has it anyhow."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")
+
+
+def complain(sentence):
+    """Say on the standard error what went wrong."""
+    print(f"leaselab: {sentence}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

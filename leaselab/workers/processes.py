@@ -1,0 +1,172 @@
+"""Worker processes on one fresh file: started, killed, suspended and resumed for real."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from pathlib import Path
+
+import psutil
+
+from leaselab.errors import InputError
+from leaselab.workers.log import LoggedStore, trace_of
+
+PATIENCE = 15  # seconds; a loaded machine starts a process in a few
+
+
+class Workers:
+    """Worker processes on a fresh SQLite file in a folder of its own.
+
+    Args:
+        lease, interval: milliseconds; the heartbeat is a third of the lease.
+
+    ``close()`` ends every process and deletes the files; one that is forgotten does so by itself,
+    and a worker ends when the process that started it is gone.
+    """
+
+    def __init__(self, *, lease=900, interval=100):
+        self.lease, self.interval = lease, interval
+        self.busy_timeout = lease // 3
+        self.folder = Path(tempfile.mkdtemp(prefix="leaselab-"))
+        self.path = self.folder / "workers.sqlite"
+        self.processes = {}
+        self._log = LoggedStore(self.path, "client", busy_timeout=PATIENCE * 1000)
+        self.close = weakref.finalize(self, _end, self.processes, self._log, self.folder)
+
+    def enqueue(self, run_id="run-1", *, delay=0):
+        """The client writes a task down, available after a delay. Returns its id."""
+        return self._log.enqueue(run_id, delay=delay)
+
+    def start(self, name, *options):
+        """Start a worker, and wait until it has begun.
+
+        Args:
+            name: the worker's name.
+            options: more of its command line, such as ``"--seconds", "2"``.
+        """
+        if name in self.processes and self.processes[name].poll() is None:
+            raise InputError(f"{name} works already; kill or close it first.")
+        started = len(self._events(name, "start"))
+        command = [
+            *(sys.executable, "-m", "leaselab.workers", "--db", str(self.path), "--name", name),
+            *("--lease", str(self.lease), "--interval", str(self.interval)),
+            *("--busy-timeout", str(self.busy_timeout), "--until-input-ends", *options),
+        ]
+        said = (self.folder / f"{len(self.processes)}.txt").open("ab")
+        with said:
+            self.processes[name] = psutil.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said
+            )
+        self._wait(
+            lambda: len(self._events(name, "start")) > started or not self._lives(name),
+            f"{name} to start",
+        )
+        if len(self._events(name, "start")) == started:
+            raise InputError(f"{name} has not started: {Path(said.name).read_text().strip()}")
+
+    def kill(self, name):
+        """Kill a worker (SIGKILL): it is given no chance to do anything."""
+        process = self._process(name)
+        process.kill()
+        process.wait()
+        self._note(name, "crash")
+
+    def suspend(self, name):
+        """Suspend a worker (SIGSTOP): nothing of it runs, and it does not know.
+
+        It is done between two transactions: a process that sleeps within one keeps all others out
+        of the file.
+        """
+        process = self._process(name)
+        with self._log.store.transaction():
+            process.suspend()
+        self._note(name, "suspend")
+
+    def resume(self, name):
+        """Let a suspended worker go on (SIGCONT)."""
+        self._note(name, "resume")
+        self._process(name).resume()
+
+    def stop(self, name):
+        """Close a worker gracefully: it claims no more, ends its work, and leaves."""
+        process = self._process(name)
+        process.stdin.close()
+        process.wait()
+
+    def wait(self, name, action, returned=...):
+        """Wait until a worker has done something. Returns the last such event.
+
+        Args:
+            name: the worker.
+            action: as in the log: ``"claim"``, ``"commit_run"``, ``"start"`` …
+            returned: what came back, if it matters.
+        """
+        what = f"{name}'s {action}" + ("" if returned is ... else f" to come back as {returned!r}")
+        self._wait(lambda: self._events(name, action, returned), what)
+        return self._events(name, action, returned)[-1]
+
+    @property
+    def trace(self):
+        """What has happened so far, in milliseconds since the first line."""
+        return trace_of(self._log.lines(), tuple(self.processes) or ("A",))
+
+    def chart(self):
+        """The timeline, as a picture with its sentence."""
+        from leaselab.chart import Chart
+
+        return Chart(self.trace)
+
+    def tasks(self):
+        """Every task as it stands in the file."""
+        return self._log.store.tasks()
+
+    def runs(self):
+        """Every run as it stands in the file."""
+        return self._log.store.runs()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _events(self, name, action, returned=...):
+        return [
+            event
+            for event in self.trace.events
+            if (event.actor, event.action) == (name, action) and returned in (..., event.returned)
+        ]
+
+    def _note(self, name, action):
+        """A line about a worker that cannot write it itself."""
+        tasks = [event.task_id for event in self.trace.events if event.actor == name]
+        meant = next((task_id for task_id in reversed(tasks) if task_id), None)
+        with LoggedStore(self.path, name, busy_timeout=PATIENCE * 1000) as log:
+            log.note(action, meant)
+
+    def _process(self, name):
+        if not self._lives(name):
+            raise InputError(f"{name} does not work; start it first.")
+        return self.processes[name]
+
+    def _lives(self, name):
+        return name in self.processes and self.processes[name].poll() is None
+
+    def _wait(self, condition, what):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {PATIENCE} seconds for {what}; it did not come.")
+            time.sleep(0.02)
+
+
+def _end(processes, log, folder):
+    for process in processes.values():
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdin.close()
+    log.close()
+    shutil.rmtree(folder, ignore_errors=True)
