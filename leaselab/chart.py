@@ -341,6 +341,10 @@ class Chart(Picture):
         changed = step.rows_changed
         rows = f"{changed} row{'' if changed == 1 else 's'} changed"
         reason = step.reason if step.refused else ""
+        if step.action == "exhaust" and step.refusals == ("attempt_limit",):
+            self._mark(x, y, "D", FAINT, 5, hollow=True)
+            self._label(x, y, "may go on")
+            return
         if step.refused:
             self._arrow(x, y, lane - 4, REJECTED, "--", head=False)
             self._plot([x - 8, x + 8], [lane - 3, lane - 3], color=REJECTED, lw=3, zorder=7)

@@ -7,6 +7,8 @@ An answer is a function that is given a fresh lab and drives it by plain calls. 
 from leaselab.errors import InputError, StoreError
 from leaselab.lab import Lab
 from leaselab.protocol import Protocol
+from leaselab.scenarios import Scenario, Step
+from leaselab.workers import Workers
 
 
 class Exercise:
@@ -160,6 +162,142 @@ def _twice_without_a_crash(answer):
         return "with an idempotency key at the service the ledger should say 1."
 
 
+def _done_runs_again(answer):
+    takes = _accepted(_play(answer), "take")
+    if not takes:
+        return (
+            "nobody has taken a task that it saw; lab.look(worker) comes before lab.take(worker)."
+        )
+    states = [event.before["state"] for event in takes]
+    if "done" not in states:
+        return f"just before it was taken the task was {states[-1]}, not done."
+
+
+def _longest_lease(answer):
+    trace = _play(answer, scenario=Scenario(lease=60))
+    if [event.t for event in _accepted(trace, "claim", "A")] != [1]:
+        return "A has to claim once, at t=1."
+    renewals = [event for event in trace.events if event.action == "renew"]
+    accepted = _accepted(trace, "renew")
+    if any(event.sent["now"] != event.t for event in accepted):
+        return "A's clock is right: no now=… is needed."
+    if len(accepted) != 3:
+        late = [f" (t={event.t}: {event.reason})" for event in renewals if event.refused]
+        return f"the file has accepted {len(accepted)} renewals, not 3{''.join(late[:1])}."
+    end = trace.leases[0].end
+    if end != 238 or trace.leases[0].closed is not None:
+        return f"A's lease lasts until t={end}; it can last longer, with three renewals."
+    claims = {event.t: not event.refused for event in trace.events if event.action == "claim"}
+    if claims.get(end - 1) is not False:
+        return f"nothing shows that t={end - 1} is too early for B."
+    if not claims.get(end):
+        return "B has not taken over at the first instant at which the file permits it."
+
+
+# What may have happened since A has read the run: the steps, and the value that A should leave.
+TITLE = Step(2, "B", "commit_run", {"value": "title", "revision": 0})
+OUTLINE = Step(2, "A", "commit_run", {"value": "outline", "revision": 0})
+TAKEN_OVER = (Step(1, "A", "claim"), Step(31, "B", "claim"))
+MEANWHILE = {
+    "nothing has happened": ((Step(1, "A", "claim"),), "outline"),
+    "B has written": (
+        (Step(1, "B", "claim"), TITLE, Step(3, "B", "ack"), Step(4, "A", "claim")),
+        "title, outline",
+    ),
+    "B has taken over": (TAKEN_OVER, None),
+    "B has taken over and written": ((*TAKEN_OVER, TITLE._replace(t=32)), "title"),
+    "A has written, and the answer was lost": ((Step(1, "A", "claim"), OUTLINE), "outline"),
+}
+
+
+class _Patience:
+    """Listens to a lab, and has heard enough after thirty events."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        lab.listeners.add(self)
+
+    def lab_changed(self):
+        if len(self.lab.events) > 30:
+            raise InputError("A goes on and on, and nothing changes any more.")
+
+
+def _whatever_has_happened(answer):
+    for happened, (steps, value) in MEANWHILE.items():
+        try:
+            missing = _one_write(answer, steps, value)
+        except (InputError, StoreError) as error:
+            missing = str(error)
+        if missing:
+            return f"if {happened}: {missing}"
+
+
+def _one_write(answer, steps, value):
+    """What is missing when the answer is played after these steps."""
+    steps = (Step(0, "client", "enqueue"), Step(0, "client", "enqueue"), *steps)
+
+    def play(lab):
+        patience = _Patience(lab.play())
+        answer(lab, {"revision": 0, "value": None})
+        return patience  # the lab holds its listeners loosely
+
+    trace = _play(play, scenario=Scenario(steps=steps))
+    sent = trace.events[len(steps) :]
+    if any(event.actor != "A" for event in sent):
+        return "only A may act."
+    first = sent[0].sent if sent else {}
+    if (first.get("value"), first.get("revision")) != ("outline", 0):
+        return "A begins with a write of 'outline' on revision 0: it knows no better."
+    if sent[0].returned == "lease_lost" and len(sent) > 1:
+        return f"after lease_lost A has to stop; it sends {sent[1].action}."
+    said = trace.events[-1].runs[0]["value"]
+    if said != value:
+        return f"the run says {said!r}, not {value!r}."
+    if sent[0].returned != "lease_lost" and (sent[-1].action, sent[-1].returned) != ("ack", True):
+        return "A's task is not acknowledged."
+
+
+def _fails_without_a_crash(answer):
+    trace = _play(answer)
+    if any(event.action == "crash" for event in trace.events):
+        return "nobody may crash."
+    failures = _accepted(trace, "exhaust")
+    if not failures:
+        return "no exhaust was accepted, so nothing has failed."
+    if failures[0].sent["max_attempts"] != 3:
+        return f"the limit is 3, not {failures[0].sent['max_attempts']}."
+    about_it = [event for event in trace.events if event.task_id == failures[0].task_id]
+    if not any(event.action == "release" and not event.refused for event in about_it):
+        return "no worker has given the task back."
+    ended = {  # the leases that came to their end, neither given back nor finished
+        (lease.owner, lease.generation): lease.end
+        for lease in trace.leases
+        if lease.task_id == failures[0].task_id and lease.closed is None
+    }
+    finishes = [event for event in about_it if event.action == "finish" and event.refused]
+    held = [(event.t, ended.get((event.actor, event.sent["generation"]))) for event in finishes]
+    if not any(end is not None and end <= t for t, end in held):
+        return "no finish was refused because its worker was slower than its lease."
+
+
+def _asleep_and_accepted(answer):
+    with Workers(lease=900) as workers:
+        answer(workers)
+        events = workers.trace.events
+    slept = [event for event in events if event.action in ("suspend", "resume")]
+    if [event.action for event in slept] != ["suspend", "resume"]:
+        return "one worker has to be suspended, and resumed, just once."
+    accepted = [event for event in events if event.returned == "committed"]
+    if [event.actor for event in accepted] != [slept[0].actor]:
+        return "the worker that was suspended has to be the one whose result was accepted."
+    if accepted[0].t < slept[1].t:
+        return "its result was accepted before it was resumed, or even suspended."
+    if not any(event.action == "renew" and event.t < slept[0].t for event in events):
+        return "it was suspended before it held the task; wait for its first renewal."
+    if accepted[0].sent["generation"] != 1:
+        return "it claimed the task anew; its first claim should have sufficed."
+
+
 exercises = {
     "00_start_here": Exercise(
         "Let worker A hold the task with a lease that ends at t=37.",
@@ -215,5 +353,64 @@ exercises = {
             "A claims, calls, and does nothing until t=31. B takes over, calls and finishes.",
         ),
         _twice_without_a_crash,
+    ),
+    "06_atomic_claim": Exercise(
+        "Let a task that is done run again, in a lab with all its guards.",
+        (
+            "take writes without asking. What may have become of the task since the look?",
+            "Let A look and then wait. B claims the task and finishes it. Now let A take.",
+        ),
+        _done_runs_again,
+    ),
+    "07_heartbeat": Exercise(
+        "With one claim of A at t=1 and three accepted renewals, make A's lease last as long as the "
+        "file permits. Let B claim one second before its end and be refused, and claim again at its "
+        "end.",
+        (
+            "A renewal counts from now. So the later it comes, the later the new end. How late may "
+            "it come?",
+            "The claim's lease ends at t=61, and t=60 is the last instant at which it is live. Renew "
+            "then, and twice more in the same way.",
+        ),
+        _longest_lease,
+    ),
+    "08_fenced_write": Exercise(
+        "Write answer(lab, run). A holds a claim, and `run` is its copy of the run: revision 0, value "
+        "None. A's step adds 'outline' to the value, once, after ', ' if there is a value already. "
+        "Begin with a write on `run`, and do what is right whatever has happened since A read it: "
+        "nothing; B has written 'title'; B has taken over; or A itself has written 'outline', and "
+        "the answer was lost. Acknowledge once the step is done.",
+        (
+            "A conflict says that the run has changed, not who has changed it. What do you look "
+            "for in the run before you write again?",
+            "A loop: while 'outline' is not in (run['value'] or ''), write, return on lease_lost, "
+            "and read the run anew with lab.workers['A'].store.runs()[0]. After the loop, "
+            "lab.ack('A').",
+        ),
+        _whatever_has_happened,
+    ),
+    "09_attempt_limit": Exercise(
+        "Nobody crashes, and the limit stays at 3. Let the task and its run fail by the attempt "
+        "limit all the same. One attempt is used up by a worker that gives the task back, another "
+        "one by a worker that does the work, but more slowly than its lease lasts, so that its "
+        "finish is refused.",
+        (
+            "Every claim counts. How can a claim come to nothing without a crash? A lease has an end, "
+            "and there is a statement that gives a task back.",
+            "A claims and calls lab.release('A'). B claims, and finishes when its lease has ended. "
+            "The next claims may do nothing at all; after the fourth one, lab.exhaust(worker).",
+        ),
+        _fails_without_a_crash,
+    ),
+    "10_real_workers": Exercise(
+        "Suspend a worker in the middle of its work, resume it, and let its result still be accepted, "
+        "with generation 1.",
+        (
+            "Nobody takes a task from a worker that sleeps; only the end of the lease does. How long "
+            "may it sleep?",
+            "Start A, enqueue, workers.wait('A', 'renew'), suspend, time.sleep(0.2), resume, "
+            "workers.wait('A', 'ack').",
+        ),
+        _asleep_and_accepted,
     ),
 }

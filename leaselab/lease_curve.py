@@ -6,7 +6,7 @@ diagonal ``lease_until = t``; where it meets the diagonal, the lease ends.
 
 from matplotlib.patches import Polygon
 
-from leaselab.chart import BAND, FAINT, INK, LEFT, REJECTED, RIGHT, Picture, look_of
+from leaselab.chart import BAND, FAINT, GROUND, INK, LEFT, REJECTED, RIGHT, Picture, look_of
 
 TOP, BOTTOM = 52, 272
 
@@ -103,7 +103,8 @@ class LeaseCurve(Picture):
 
     def _label_beside(self, x, y, text, colour):
         """A text above the point, or below it where another text is in the way."""
-        label = self._text(x + 8, y - 10, text, size=8.5, color=colour, va="center", weight="bold")
+        style = {"size": 8.5, "color": colour, "va": "center", "weight": "bold", "bbox": GROUND}
+        label = self._text(x + 8, y - 10, text, **style)
         if any(self._box(label).overlaps(other) for other in self._taken):
             label.set_y(y + 12)
         self._taken.append(self._box(label))

@@ -13,7 +13,7 @@ from html import escape
 SENTENCES = {
     "enqueue": "the client enqueues task {task_id}: accepted, not yet done",
     "claim": "{actor} claims task {task_id}: generation {row_generation}, lease {lease}",
-    "takeover": "{actor} takes {task}over: generation {row_generation}, lease {lease}",
+    "takeover": "{actor} takes over{which}: generation {row_generation}, lease {lease}",
     "claim refused": "{actor}'s claim is refused: {reason}",
     "look": "{actor} looks: task {task_id} may be claimed; nothing is written yet",
     "look refused": "{actor} looks and finds nothing: {reason}",
@@ -22,9 +22,15 @@ SENTENCES = {
     "{row_generation}, lease {lease}",
     "renew": "{actor} renews generation {generation}{clock}: the lease now ends at {returned}",
     "renew refused": "{actor}'s renewal is refused: {reason}",
-    "finish": "{actor} finishes {task}generation {generation}: the task is {state}",
+    "finish": "{actor} finishes{which}{comma} generation {generation}: the task is {state}",
     "stale": "a stale {what} of {actor} (generation {generation}) is accepted over "
     "generation {row_generation}: the task is {state}",
+    "stale commit_run": "{actor}'s stale write to {run_id} (generation {generation}) is accepted "
+    "over generation {row_generation}: revision {revision}",
+    "stale renew": "{actor}'s stale renewal (generation {generation}) is accepted over generation "
+    "{row_generation}: the lease now ends at {returned}",
+    "stale exhaust": "a stale exhaust of {actor} (generation {generation}) is accepted over "
+    "generation {row_generation}: the task and {run_id} fail",
     "late finish": "{actor}'s commit is accepted after its lease has ended: the task is {state}",
     "finish refused": "{actor}'s commit is refused: {reason}",
     "stale finish refused": "generation {row_generation} rejects {actor}'s stale commit: {reason}",
@@ -70,8 +76,8 @@ REASONS = {
     "owner": "the row's owner is {owner}",
     "running": "the task is {state}, not running",
     "expiry": "{t} < {lease_until} is false, the lease has ended",
-    "revision": "sent revision {sent_revision}, the run has {revision}",
-    "attempt_limit": "{row_generation} claims are within the limit",
+    "revision": "sent revision {sent_revision}, the run is at {revision}",
+    "attempt_limit": "claim {row_generation} is within the limit",
     "active_run": "{run_id} is {run_state}",
     "no lease": "the task is {state}, no lease is held",
     "claim.expiry": "{t} < {lease_until}, {owner}'s lease is live",
@@ -172,7 +178,7 @@ class Event:
         if self.action == "take" and self.before["state"] == "running":
             return "take live" if self.t < self.before["lease_until"] else "takeover"
         if self.stale and self.statements:
-            return "stale"
+            return f"stale {self.action}" if f"stale {self.action}" in SENTENCES else "stale"
         if self.action == "finish" and self.before["lease_until"] is not None:
             return "late finish" if self.t >= self.before["lease_until"] else "finish"
         if self.action == "call_external" and self.returned == "timeout":
@@ -217,7 +223,8 @@ class Event:
             "run_state": run.get("state"),
             "kept": self._kept(),
             "what": "commit" if self.action == "finish" else self.action,
-            "task": f"task {self.task_id}, " if len(self.tasks) > 1 else "",
+            "which": f" task {self.task_id}" if len(self.tasks) > 1 else "",
+            "comma": "," if len(self.tasks) > 1 else "",
             "truth": TRUTHS[
                 "known" if self.sent.get("acted") is False else self.sent.get("lost")
             ].format_map({"acts_at": None, "key": None, **self.sent}),

@@ -1,6 +1,6 @@
 """The chart of lesson 06: every number is in its words, and nothing overlaps or is cut off."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -35,5 +35,5 @@ def test_ten_times_the_count_is_the_same_way_further_everywhere_on_an_axis():
     chart = CostChart(COSTS)
     places = [chart._place(10**power, 10**power) for power in (3, 4, 5, 6)]
     for values in zip(*places):
-        ways = [after - before for before, after in zip(values, values[1:])]
+        ways = [after - before for before, after in pairwise(values)]
         assert ways == pytest.approx([ways[0]] * 3)

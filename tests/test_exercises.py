@@ -1,11 +1,12 @@
 """Each lesson's exercise: its solution is accepted, what only looks like one is not."""
 
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from leaselab import Protocol
+from leaselab import Lab, Protocol
 from leaselab.exercises import exercises
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -119,6 +120,201 @@ def gives_back(lab):
     lab.finish("B")
 
 
+def takes_what_is_held(lab):
+    lab.enqueue()
+    lab.look("A")
+    lab.claim("B")
+    lab.take("A")
+
+
+def takes_what_is_uncertain(lab):
+    lab.enqueue()
+    lab.look("A")
+    lab.claim("B")
+    lab.finish("B", "uncertain")
+    lab.take("A")
+
+
+def looks_after_the_finish(lab):
+    lab.enqueue()
+    lab.claim("B")
+    lab.finish("B")
+    lab.look("A")
+    lab.take("A")
+
+
+def claims_what_is_done(lab):
+    lab.enqueue()
+    lab.look("A")
+    lab.claim("B")
+    lab.finish("B")
+    lab.claim("A")
+
+
+def waits_till_the_end(lab):
+    """A renews at the end itself, which is not held."""
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    lab.play_to(61).renew("A")
+
+
+def renews_each_20(lab):
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    for t in (21, 41, 61):
+        lab.play_to(t).renew("A")
+    for t in (120, 121):
+        lab.play_to(t).claim("B")
+
+
+def renews_with_a_clock_ahead(lab):
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    for now in (60, 119, 178):
+        lab.renew("A", now=now)
+    for t in (237, 238):
+        lab.play_to(t).claim("B")
+
+
+def renews_as_late_as_possible(lab, claims=(), renewals=(60, 119, 178)):
+    lab.enqueue()
+    lab.play_to(1).claim("A")
+    for t in renewals:
+        lab.play_to(t).renew("A")
+    for t in claims:
+        lab.play_to(t).claim("B")
+
+
+def gives_back_for_later(lab):
+    renews_as_late_as_possible(lab, renewals=(2, 3, 4))
+    lab.release("A", available_at=238)
+    for t in (237, 238):
+        lab.play_to(t).claim("B")
+
+
+def asks_only_at_the_end(lab):
+    renews_as_late_as_possible(lab, claims=(238,))
+
+
+def asks_a_second_late(lab):
+    renews_as_late_as_possible(lab, claims=(237, 239))
+
+
+def with_outline(run):
+    return f"{run['value']}, outline" if run["value"] else "outline"
+
+
+def writes(lab, run, value=with_outline):
+    """Until it is committed; stops when the lease is lost."""
+    said = None
+    while said != "committed":
+        said = lab.commit_run("A", value(run), revision=run["revision"])
+        if said == "lease_lost":
+            return
+        run = lab.workers["A"].store.runs()[0]
+    lab.ack("A")
+
+
+def gives_up_on_a_conflict(lab, run):
+    if lab.commit_run("A", "outline", revision=run["revision"]) == "committed":
+        lab.ack("A")
+
+
+def sends_the_same_again(lab, run):
+    while lab.commit_run("A", "outline", revision=run["revision"]) != "committed":
+        pass
+    lab.ack("A")
+
+
+def writes_over_what_is_there(lab, run):
+    writes(lab, run, value=lambda run: "outline")
+
+
+def reads_first(lab, run):
+    writes(lab, lab.workers["A"].store.runs()[0])
+
+
+def acknowledges_in_any_case(lab, run):
+    solution("08_fenced_write")(lab, run)
+    if lab.trace.events[-1].action != "ack":
+        lab.ack("A", generation=1)
+
+
+def claims_what_it_has_lost(lab, run):
+    solution("08_fenced_write")(lab, run)
+    if lab.trace.events[-1].action != "ack":
+        lab.play_to(70).claim("A")
+
+
+def does_not_acknowledge(lab, run):
+    lab.commit_run("A", "outline", revision=run["revision"])
+
+
+def lets_b_do_it(lab, run):
+    lab.play_to(31).claim("B")
+
+
+def fails_by_crashes(lab):
+    lab.enqueue()
+    for t in (0, 30, 60):
+        lab.play_to(t).claim("A")
+        lab.crash("A")
+        lab.reopen("A")
+    lab.play_to(90).claim("A")
+    lab.exhaust("A")
+
+
+def gives_back_three_times(lab):
+    lab.enqueue()
+    for _ in range(3):
+        lab.claim("A")
+        lab.release("A")
+    lab.claim("A")
+    lab.exhaust("A")
+
+
+def is_late_after_giving_back(lab):
+    """The finish is refused because the task was given back, not because it was slow."""
+    lab.enqueue()
+    lab.claim("A")
+    lab.release("A")
+    lab.play_to(40).finish("A", generation=1)
+    for _ in range(2):
+        lab.claim("A")
+        lab.release("A")
+    lab.claim("A")
+    lab.exhaust("A")
+
+
+def is_slow_three_times(lab):
+    lab.enqueue()
+    for t in (30, 60, 90):
+        lab.claim("A")
+        lab.play_to(t).finish("A")
+    lab.claim("A")
+    lab.exhaust("A")
+
+
+def stops_before_the_fourth_claim(lab):
+    lab.enqueue()
+    lab.claim("A")
+    lab.release("A")
+    lab.claim("A")
+    lab.play_to(30).finish("A")
+    lab.claim("A")
+    lab.exhaust("A")
+
+
+def brings_a_limit_of_its_own(lab):
+    lab.enqueue()
+    lab.claim("A")
+    lab.release("A")
+    lab.claim("A")
+    lab.play_to(30).finish("A")
+    lab.claim("A")
+    lab.exhaust("A", max_attempts=2)
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
     (
@@ -134,6 +330,31 @@ WRONG = [
     ("05_duplicate_side_effect", with_a_crash, "nobody may crash"),
     ("05_duplicate_side_effect", calls_twice_itself, "A and B have to call the service once"),
     ("05_duplicate_side_effect", gives_back, "nobody may give the task back"),
+    ("06_atomic_claim", takes_what_is_held, "the task was running, not done"),
+    ("06_atomic_claim", takes_what_is_uncertain, "the task was uncertain, not done"),
+    ("06_atomic_claim", looks_after_the_finish, "A has seen no task; let it look first"),
+    ("06_atomic_claim", claims_what_is_done, "nobody has taken a task that it saw"),
+    ("07_heartbeat", waits_till_the_end, "accepted 0 renewals, not 3 (t=61: 61 < 61 is false"),
+    ("07_heartbeat", renews_each_20, "A's lease lasts until t=121; it can last longer"),
+    ("07_heartbeat", renews_with_a_clock_ahead, "A's clock is right"),
+    ("07_heartbeat", gives_back_for_later, "A's lease lasts until t=64"),
+    ("07_heartbeat", asks_only_at_the_end, "nothing shows that t=237 is too early"),
+    ("07_heartbeat", asks_a_second_late, "B has not taken over at the first instant"),
+    ("08_fenced_write", gives_up_on_a_conflict, "if B has written: the run says 'title', not"),
+    ("08_fenced_write", sends_the_same_again, "if B has written: A goes on and on"),
+    ("08_fenced_write", writes_over_what_is_there, "the run says 'outline', not 'title, outline'"),
+    ("08_fenced_write", writes, "the answer was lost: the run says 'outline, outline'"),
+    ("08_fenced_write", reads_first, "A begins with a write of 'outline' on revision 0"),
+    ("08_fenced_write", acknowledges_in_any_case, "after lease_lost A has to stop; it sends ack"),
+    ("08_fenced_write", claims_what_it_has_lost, "after lease_lost A has to stop; it sends claim"),
+    ("08_fenced_write", does_not_acknowledge, "A's task is not acknowledged"),
+    ("08_fenced_write", lets_b_do_it, "only A may act"),
+    ("09_attempt_limit", fails_by_crashes, "nobody may crash"),
+    ("09_attempt_limit", gives_back_three_times, "slower than its lease"),
+    ("09_attempt_limit", is_late_after_giving_back, "slower than its lease"),
+    ("09_attempt_limit", is_slow_three_times, "no worker has given the task back"),
+    ("09_attempt_limit", stops_before_the_fourth_claim, "no exhaust was accepted"),
+    ("09_attempt_limit", brings_a_limit_of_its_own, "the limit is 3, not 2"),
 ]
 
 
@@ -167,9 +388,23 @@ def test_there_are_two_hints_and_the_second_says_more(lesson, capsys):
     assert first != second == third
 
 
-def test_an_exercise_stops_being_solved_when_its_rule_is_gone(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "lesson, guards, reason",
+    [
+        ("03_stale_commit", ["finish.generation"], "has refused no finish of A by its generation"),
+        ("08_fenced_write", ["commit_run.revision"], "if B has written: the run says 'outline'"),
+        (
+            "08_fenced_write",
+            ["commit_run.owner", "commit_run.generation"],
+            "if B has taken over: the run says 'outline'",
+        ),
+    ],
+)
+def test_an_exercise_stops_being_solved_when_its_rule_is_gone(
+    lesson, guards, reason, capsys, monkeypatch
+):
     """The check plays the answer on the real statements, so a struck-out guard changes it."""
-    from leaselab import lab
-
-    monkeypatch.setattr(lab, "Protocol", lambda: Protocol().without("finish.generation"))
-    assert said(capsys, "03_stale_commit", solution("03_stale_commit")).startswith("Not yet: ")
+    protocol = Protocol().without(*guards)
+    monkeypatch.setattr("leaselab.exercises.Lab", partial(Lab, protocol=protocol))
+    told = said(capsys, lesson, solution(lesson))
+    assert told.startswith("Not yet: ") and reason in told

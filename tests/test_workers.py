@@ -661,7 +661,7 @@ def test_a_killed_worker_is_followed_by_another_and_its_work_is_done_once(worker
 
 
 def test_a_suspended_worker_that_comes_back_writes_nothing(workers):
-    workers.start("A", "--work", "leaselab.workers.work:in_one_piece", "--seconds", "0.3")
+    workers.start("A", "--work", "leaselab.workers.work:in_one_piece", "--seconds", "2")
     workers.enqueue()
     workers.wait("A", "renew")
     workers.suspend("A")
@@ -674,7 +674,7 @@ def test_a_suspended_worker_that_comes_back_writes_nothing(workers):
 
 
 def test_a_suspended_worker_whose_work_has_steps_does_not_even_ask(workers):
-    workers.start("A", "--seconds", "0.5")
+    workers.start("A", "--seconds", "2")
     workers.enqueue()
     workers.wait("A", "renew")
     workers.suspend("A")
@@ -689,7 +689,7 @@ def test_a_suspended_worker_whose_work_has_steps_does_not_even_ask(workers):
 
 
 def test_a_worker_that_is_closed_ends_its_work_first(workers):
-    workers.start("A", "--seconds", "0.5")
+    workers.start("A", "--seconds", "1.5")
     workers.enqueue("run-1")
     workers.enqueue("run-2")
     workers.wait("A", "renew")
