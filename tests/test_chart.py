@@ -1,6 +1,8 @@
 """What the reader sees: the sentences, the table, and the picture at the sizes that are used."""
 
 import itertools
+import tempfile
+from contextlib import ExitStack
 from functools import lru_cache
 from io import BytesIO
 
@@ -23,6 +25,7 @@ from leaselab.chart import (
     WIDTH,
 )
 from leaselab.chart import PAST_FOUR, Chart, look_of
+from leaselab.workers import LoggedStore, trace_of
 
 KEYS = list(scenarios)
 
@@ -90,7 +93,48 @@ def curves():
         yield pytest.param(lab.lease_curve(), id=f"the curve of {name}")
 
 
+class Times:
+    """A clock for a run of real workers: the times at which their lines are written."""
+
+    def __init__(self, *times):
+        self.times = list(times)
+
+    def now(self):
+        return 10**12 + self.times.pop(0)
+
+
+def real_run():
+    """A log as two processes leave it: A is suspended past its lease, B finishes, A comes back."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, lease = f"{folder}/log.sqlite", 900
+        clock = Times(
+            0, 10, 101, 103, 117, 241, 1047, 1050, 1261, 1263, 1281, 1283, 1290, 2106, 2200
+        )
+        names = ("client", "A", "B")
+        with ExitStack() as stores:
+            client, a, b = (
+                stores.enter_context(LoggedStore(path, name, clock=clock)) for name in names
+            )
+            a.note("start")
+            client.enqueue("run-1")
+            first = a.claim(lease)
+            a.renew(first, lease)
+            a.note("suspend", 1)
+            b.note("start")
+            second = b.claim(lease)
+            b.renew(second, lease)
+            b.commit_run(second, "B", revision=0)
+            b.ack(second)
+            a.note("resume", 1)
+            a.renew(first, lease)
+            a.note("drop", 1, generation=1, why="the file refused a renewal")
+            a.commit_run(first, "A", revision=0)
+            a.note("close")
+            return trace_of(client.lines())
+
+
 OWN = [pytest.param(lab.chart(), id=name) for name, lab in own_steps()]
+OWN.append(pytest.param(Chart(real_run()), id="real workers"))
 CHARTS = [*prefixes(), *OWN]
 CURVES = list(curves())
 
