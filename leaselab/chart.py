@@ -17,6 +17,7 @@ from matplotlib.transforms import Bbox
 from PIL import Image
 
 from leaselab.errors import InputError
+from leaselab.trace import COMMITS
 
 WIDTH = 720  # pixels; the axis of time runs from LEFT to RIGHT
 LEFT = 84
@@ -27,6 +28,7 @@ CROP = 36  # without the title
 WORKER = 72
 TASK = 70
 SMALLEST_TASK = 23
+TWO_LINES = 30  # a lane's height for its name in two lines
 ROWS = 5  # leases of one task that are shown; with more, the last ones
 SERVICE = 64
 AXIS = 54
@@ -179,6 +181,7 @@ class Chart(Picture):
     # Lanes
 
     def _draw_lanes(self):
+        tasks = {f"task {task['id']}": task for task in self.trace.tasks}
         for index, (lane, height) in enumerate(self._lanes):
             top = self._top[lane]
             if index % 2 == 0:
@@ -187,7 +190,14 @@ class Chart(Picture):
                 )
             y = self._line(lane) if lane.startswith("worker") else top + height / 2
             y = top + 14 if lane == "service" else y
-            self._fixed(LEFT - 10, y, **_lane_name(self._plain(lane)), ha="right")
+            name = _lane_name(self._plain(lane))
+            task = tasks.get(lane)
+            if task and len(tasks) > 1 and height >= TWO_LINES:
+                run = _shortened(self._plain(task["run_id"]))
+                name = {"text": f"{lane}\n{run}", "size": 8}
+            self._fixed(LEFT - 10, y, **name, ha="right")
+            if task and not self._rows(task["id"]):
+                self._fixed(LEFT + 8, y, task["state"], color=FAINT)
 
     def _line(self, lane):
         return self._top[lane] + WORKER - 13
@@ -335,16 +345,15 @@ class Chart(Picture):
 
     def _draw_commit(self, step, x, y, colour):
         word = step.action.replace("_", " ")
+        if step.refused and step.action not in COMMITS:
+            self._draw_refused(step, x, y, word)
+            return
         if step.action == "finish":
             word += f" {step.sent['outcome']}"
         lane = self._top.get(f"task {step.task_id}", self._bottom - SERVICE)
         changed = step.rows_changed
         rows = f"{changed} row{'' if changed == 1 else 's'} changed"
         reason = step.reason if step.refused else ""
-        if step.action == "exhaust" and step.refusals == ("attempt_limit",):
-            self._mark(x, y, "D", FAINT, 5, hollow=True)
-            self._label(x, y, "may go on")
-            return
         if step.refused:
             self._arrow(x, y, lane - 4, REJECTED, "--", head=False)
             self._plot([x - 8, x + 8], [lane - 3, lane - 3], color=REJECTED, lw=3, zorder=7)
@@ -367,6 +376,16 @@ class Chart(Picture):
             self._label(x, y, _two_lines(said), colour=REJECTED, callout=True)
         else:
             self._label(x, y, word)
+
+    def _draw_refused(self, step, x, y, word):
+        """A renewal and the like that the file refused; or a claim that is not one too many."""
+        if step.action == "exhaust" and step.refusals == ("attempt_limit",):
+            self._mark(x, y, "D", FAINT, 5, hollow=True)
+            self._label(x, y, "may go on")
+            return
+        self._mark(x, y, "o", REJECTED, 9, hollow=True)
+        self._plot([x], [y], marker="x", color=REJECTED, ms=4, mew=1.4, zorder=7.5)
+        self._label(x, y, f"{word} refused", colour=REJECTED)
 
     def _lease_y(self, task_id, generation):
         """The top of a generation's bar."""
@@ -564,7 +583,7 @@ class Boundary(Picture):
 NOTES = {
     **dict.fromkeys(("start", "reopen", "resume"), "v"),
     **dict.fromkeys(("suspend", "close"), "s"),
-    **dict.fromkeys(("stop", "drop", "fail", "clock_back"), "D"),
+    **dict.fromkeys(("lease_lost", "drop", "fail", "clock_back"), "D"),
 }
 LIVES_AFTER = {
     **dict.fromkeys(("start", "reopen", "resume", "crash_and_reopen"), True),
@@ -589,8 +608,11 @@ def _lane_name(name):
     if len(name) <= 10:
         return {"text": name, "size": 9}
     kind, _, name = name.partition(" ")
-    name = name if len(name) <= 10 else f"{name[:4]}~{name[-5:]}"
-    return {"text": f"{kind}\n{name}", "size": 8}
+    return {"text": f"{kind}\n{_shortened(name)}", "size": 8}
+
+
+def _shortened(name):
+    return name if len(name) <= 10 else f"{name[:4]}~{name[-5:]}"
 
 
 def _two_lines(text):

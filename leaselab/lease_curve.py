@@ -119,6 +119,10 @@ class LeaseCurve(Picture):
             self._mark(x, y, "o", REJECTED, 11, hollow=True)
             self._plot([x], [y], marker="x", color=REJECTED, ms=5, mew=1.6, zorder=7.5)
             self._label_beside(x, y, "refused", REJECTED)
+        elif step.action == "claim" and step.refused and live.get("lease_until") is not None:
+            x, y = self._place(step.t, live["lease_until"])
+            self._mark(x, y, ">", FAINT, 7.5, hollow=True)
+            self._label_beside(x, y, f"{step.actor} refused", FAINT)
         elif step.action in ("crash", "crash_and_reopen") and live.get("lease_until") is not None:
             x, y = self._place(step.t, live["lease_until"])
             self._mark(x, y, "X", INK, 10)

@@ -25,7 +25,7 @@ SENTENCES = {
     "finish": "{actor} finishes{which}{comma} generation {generation}: the task is {state}",
     "stale": "a stale {what} of {actor} (generation {generation}) is accepted over "
     "generation {row_generation}: the task is {state}",
-    "stale commit_run": "{actor}'s stale write to {run_id} (generation {generation}) is accepted "
+    "stale commit_run": "a stale commit of {actor} to {run_id} (generation {generation}) is accepted "
     "over generation {row_generation}: revision {revision}",
     "stale renew": "{actor}'s stale renewal (generation {generation}) is accepted over generation "
     "{row_generation}: the lease now ends at {returned}",
@@ -48,8 +48,8 @@ SENTENCES = {
     "start": "{actor} starts",
     "close": "{actor} closes: it claims no more",
     "suspend": "{actor} is suspended: {kept}",
-    "resume": "{actor} goes on and does not know that it was suspended: {kept}",
-    "stop": "{actor} stops working on generation {generation}: {why}",
+    "resume": "{actor} goes on and does not know that it was suspended: the row says {state}",
+    "lease_lost": "{actor} stops working on generation {generation}: {why}",
     "drop": "{actor} drops a result of generation {generation}: {why}",
     "fail": "{actor}'s work fails: {why}",
     "clock_back": "{actor}'s clock was set back by {milliseconds} ms: leases end later than they "
@@ -83,6 +83,8 @@ REASONS = {
     "claim.expiry": "{t} < {lease_until}, {owner}'s lease is live",
     "claim.takeover": "the row is {owner}'s, and no rule ends a lease",
 }
+
+COMMITS = ("finish", "commit_run")  # what writes a result: a file that refuses it rejects it
 
 TRUTHS = {
     "request": "the request never arrived",
@@ -409,7 +411,7 @@ def _brief(step):
         known = "key known" if step.sent["acted"] is False else None
         detail = "timeout" if step.returned == "timeout" else known
     if step.refused:
-        what = ("rejected " if step.action == "finish" else "refused ") + what
+        what = ("rejected " if step.action in COMMITS else "refused ") + what
         return f"{what} t={step.t} ({step.reason})"
     if step.stale and step.rows_changed:
         what = f"accepted stale {what}"

@@ -307,7 +307,7 @@ def test_losing_the_lease_ends_the_work_at_its_next_step_and_the_worker_polls_on
     worker = poller(path, clock, work)
     assert worker.round()
     assert calls == ["first"]
-    assert actions(log)[-1] == ("A", "stop")
+    assert actions(log)[-1] == ("A", "lease_lost")
     assert log.store.run("run-1")["value"] is None
     assert worker.round()
     assert log.store.run("run-1")["value"] == '{"1": "A, generation 2"}'
@@ -324,7 +324,7 @@ def test_a_request_under_way_may_end_and_its_result_is_dropped_and_said_so(path,
     worker = poller(path, clock, lambda task: task.step(request) or "never")
     worker.round()
     assert ended == [True]
-    assert actions(log, "renew") == [("A", "claim"), ("A", "drop"), ("A", "stop")]
+    assert actions(log, "renew") == [("A", "claim"), ("A", "drop"), ("A", "lease_lost")]
     assert log.store.run("run-1")["value"] is None
     worker.close()
 
@@ -340,7 +340,7 @@ def test_work_that_catches_every_exception_does_not_catch_a_lost_lease(path, clo
 
     worker = poller(path, clock, stubborn)
     worker.round()
-    assert actions(log)[-1] == ("A", "stop")
+    assert actions(log)[-1] == ("A", "lease_lost")
     assert not issubclass(LeaseLost, Exception)
     worker.close()
 
@@ -616,27 +616,72 @@ def test_a_locked_file_costs_a_round_and_no_more(path, clock, log):
     worker.close()
 
 
-def test_a_disk_that_fills_up_during_the_work_loses_nothing_and_the_next_claim_does_it(
+def room(worker, pages=2**30):
+    """How large the file may become."""
+    for store in worker._stores:
+        store.store.fetch(f"PRAGMA max_page_count = {pages}")
+
+
+def test_a_disk_that_fills_up_during_the_work_loses_nothing_when_there_is_room_again(
     path, clock, log
 ):
     said = []
 
-    def full(task):
-        pages = worker._store.store.fetch("PRAGMA page_count")[0][0]
-        limit = pages if task.claim.generation == 1 else 2**30
-        for store in worker._stores:
-            store.store.fetch(f"PRAGMA max_page_count = {limit}")
-        return with_result(task) if task.claim.generation > 1 else "x" * 100_000
+    def fills_the_disk(task):
+        room(worker, worker._store.store.fetch("PRAGMA page_count")[0][0])
+        return "x" * 100_000
 
-    worker = poller(path, clock, full, complain=said.append)
+    worker = poller(path, clock, fills_the_disk, complain=said.append)
+    with worker:
+        clock.somebody_waits(1_020)  # the heartbeat, and the commit that failed
+        while not said:
+            time.sleep(0.001)
+        assert log.store.task(1)["state"] == "running"
+        room(worker)
+        clock.move(20)
+        clock.somebody_waits(1_030)  # the next round
+    assert "A's commit is unknown: the disk of" in said[0] and "nothing was changed" in said[0]
+    assert log.store.run("run-1")["value"] == "x" * 100_000
+    assert log.store.task(1)["state"] == "done"
+
+
+def test_a_disk_that_stays_full_costs_the_lease_and_the_next_claim_does_the_work(path, clock, log):
+    said = []
+
+    def fills_the_disk(task):
+        if task.claim.generation > 1:
+            return with_result(task)
+        room(worker, worker._store.store.fetch("PRAGMA page_count")[0][0])
+        clock.move(LEASE)
+        return "x" * 100_000
+
+    worker = poller(path, clock, fills_the_disk, complain=said.append)
     worker.recover()
-    assert len(said) == 1 and "the disk of" in said[0] and "nothing was changed" in said[0]
-    assert log.store.task(1)["state"] == "running"
-    clock.move(LEASE)
-    for store in worker._stores:  # room again
-        store.store.fetch(f"PRAGMA max_page_count = {2**30}")
+    assert len(said) == 1 and "the disk of" in said[0]
+    room(worker)
     worker.recover()
     assert log.store.run("run-1")["value"] == '{"1": "A, generation 2"}'
+    worker.close()
+
+
+def test_a_commit_that_came_through_although_its_answer_was_lost_is_not_made_twice(
+    path, clock, log
+):
+    worker = poller(path, clock, complain=lambda sentence: clock.move(1))
+    commit_run = worker._store.commit_run
+
+    def answer_lost(*sent, **more):
+        worker._store.commit_run = commit_run
+        commit_run(*sent, **more)
+        clock.wait = lambda event, milliseconds: False
+        raise StoreError("the answer is lost")
+
+    worker._store.commit_run = answer_lost
+    worker.round()
+    returned = [json.loads(line)["returned"] for line in log.lines()]
+    assert returned.count("committed") == returned.count("revision_conflict") == 1
+    assert log.store.run("run-1")["revision"] == 1
+    assert log.store.task(1)["state"] == "done"
     worker.close()
 
 
@@ -668,9 +713,9 @@ def test_a_suspended_worker_that_comes_back_writes_nothing(workers):
     workers.start("B", "--seconds", "0.1")
     workers.wait("B", "ack")
     workers.resume("A")
-    workers.wait("A", "commit_run", "lease_lost")
+    workers.wait("A", "commit_run", returned="lease_lost")
     assert workers.runs()[0]["value"] == '{"1": "B, generation 2"}'
-    workers.stop("A")  # it is alive, and has gone on polling
+    workers.close("A")  # it is alive, and has gone on polling
 
 
 def test_a_suspended_worker_whose_work_has_steps_does_not_even_ask(workers):
@@ -680,7 +725,7 @@ def test_a_suspended_worker_whose_work_has_steps_does_not_even_ask(workers):
     workers.suspend("A")
     time.sleep(1)
     workers.resume("A")
-    workers.wait("A", "stop")
+    workers.wait("A", "lease_lost")
     assert ("A", "commit_run") not in [
         (event.actor, event.action)
         for event in workers.trace.events
@@ -693,7 +738,7 @@ def test_a_worker_that_is_closed_ends_its_work_first(workers):
     workers.enqueue("run-1")
     workers.enqueue("run-2")
     workers.wait("A", "renew")
-    workers.stop("A")
+    workers.close("A")
     states = [task["state"] for task in workers.tasks()]
     assert states == ["done", "pending"]
     assert workers.trace.events[-1].action == "close"
@@ -704,7 +749,7 @@ def test_closing_the_workers_leaves_no_process_and_no_folder(workers):
     workers.start("B")
     workers.suspend("B")
     processes = list(workers.processes.values())
-    workers.close()
+    workers.end()
     assert not any(process.is_running() for process in processes)
     assert not workers.folder.exists()
 
@@ -736,7 +781,7 @@ def test_the_second_worker_of_a_name_is_refused_by_its_process_too(workers):
 
 
 def test_what_is_done_to_a_worker_that_does_not_live_is_refused(workers):
-    for call in (workers.kill, workers.suspend, workers.resume, workers.stop):
+    for call in (workers.kill, workers.suspend, workers.resume, workers.close):
         with pytest.raises(InputError, match="A does not work; start it first"):
             call("A")
 

@@ -22,7 +22,7 @@ CREATE TABLE tasks (
   CHECK ((state = 'running') = (lease_owner IS NOT NULL))
 ) STRICT;
 
--- The order of claims, without the finished tasks: a claim reads its first entries only. It passes
+-- The order of claims, without the tasks that have ended: a claim reads its first entries only. It passes
 -- over those that are held, and those that wait for a running task of their own run.
 CREATE INDEX claimable ON tasks (available_at, created_at, id) WHERE state IN ('pending', 'running');
 

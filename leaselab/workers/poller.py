@@ -215,7 +215,9 @@ class Poller:
             with heartbeat:
                 self._do(claim, heartbeat)
         except LeaseLost as lost:
-            self._store.note("stop", claim.task_id, generation=claim.generation, why=str(lost))
+            self._store.note(
+                "lease_lost", claim.task_id, generation=claim.generation, why=str(lost)
+            )
 
     def _do(self, claim, heartbeat):
         """The attempt limit, the work, its result, the tidying up."""
@@ -239,9 +241,26 @@ class Poller:
                 return
             if value is None:
                 break
-            outcome = self._store.commit_run(claim, value, revision=run["revision"])
+            outcome = self._commit(claim, value, run["revision"], heartbeat)
         if outcome != "lease_lost":
             self._store.ack(claim)
+
+    def _commit(self, claim, value, revision, heartbeat):
+        """Write the result; if that fails, try again as long as the lease may be believed in.
+
+        What failed may have come through. Then the second try is a revision conflict, and the work
+        finds its result in the run.
+        """
+        while True:
+            try:
+                return self._store.commit_run(claim, value, revision=revision)
+            except FileGone:
+                raise
+            except StoreError as error:
+                if not heartbeat.held:
+                    raise
+                self.complain(f"{self.name}'s commit is unknown: {error}")
+            self.clock.wait(threading.Event(), self.heartbeat)
 
     def _take_name(self):
         """Write down which process has this name; refuse it if another one lives under it."""

@@ -14,6 +14,7 @@ from leaselab.errors import InputError
 from leaselab.workers.log import LoggedStore, trace_of
 
 PATIENCE = 15  # seconds; a loaded machine starts a process in a few
+SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
 
 
 class Workers:
@@ -22,8 +23,8 @@ class Workers:
     Args:
         lease, interval: milliseconds; the heartbeat is a third of the lease.
 
-    ``close()`` ends every process and deletes the files; one that is forgotten does so by itself,
-    and a worker ends when the process that started it is gone.
+    ``end()`` ends every process and deletes the files; workers that are forgotten do so by
+    themselves, and a worker closes when the process that started it is gone.
     """
 
     def __init__(self, *, lease=900, interval=100):
@@ -32,8 +33,8 @@ class Workers:
         self.folder = Path(tempfile.mkdtemp(prefix="leaselab-"))
         self.path = self.folder / "workers.sqlite"
         self.processes = {}
-        self._log = LoggedStore(self.path, "client", busy_timeout=PATIENCE * 1000)
-        self.close = weakref.finalize(self, _end, self.processes, self._log, self.folder)
+        self._log = self._open("client")
+        self.end = weakref.finalize(self, _end, self.processes, self._log, self.folder)
 
     def enqueue(self, run_id="run-1", *, delay=0):
         """The client writes a task down, available after a delay. Returns its id."""
@@ -52,7 +53,8 @@ class Workers:
         command = [
             *(sys.executable, "-m", "leaselab.workers", "--db", str(self.path), "--name", name),
             *("--lease", str(self.lease), "--interval", str(self.interval)),
-            *("--busy-timeout", str(self.busy_timeout), "--until-input-ends", *options),
+            *("--busy-timeout", str(self.busy_timeout), "--synchronous", SYNCHRONOUS),
+            *("--until-input-ends", *options),
         ]
         said = (self.folder / f"{len(self.processes)}.txt").open("ab")
         with said:
@@ -89,23 +91,23 @@ class Workers:
         self._note(name, "resume")
         self._process(name).resume()
 
-    def stop(self, name):
+    def close(self, name):
         """Close a worker gracefully: it claims no more, ends its work, and leaves."""
         process = self._process(name)
         process.stdin.close()
         process.wait()
 
-    def wait(self, name, action, returned=...):
+    def wait(self, name, action, **wanted):
         """Wait until a worker has done something. Returns the last such event.
 
         Args:
             name: the worker.
             action: as in the log: ``"claim"``, ``"commit_run"``, ``"start"`` …
-            returned: what came back, if it matters.
+            wanted: what else must hold of the event, such as ``returned="committed"``.
         """
-        what = f"{name}'s {action}" + ("" if returned is ... else f" to come back as {returned!r}")
-        self._wait(lambda: self._events(name, action, returned), what)
-        return self._events(name, action, returned)[-1]
+        what = ", ".join([f"{name}'s {action}", *(f"{k} {v!r}" for k, v in wanted.items())])
+        self._wait(lambda: self._events(name, action, **wanted), what)
+        return self._events(name, action, **wanted)[-1]
 
     @property
     def trace(self):
@@ -130,21 +132,26 @@ class Workers:
         return self
 
     def __exit__(self, *_):
-        self.close()
+        self.end()
 
-    def _events(self, name, action, returned=...):
+    def _events(self, name, action, **wanted):
+        wanted |= {"actor": name, "action": action}
         return [
             event
             for event in self.trace.events
-            if (event.actor, event.action) == (name, action) and returned in (..., event.returned)
+            if all(getattr(event, field) == value for field, value in wanted.items())
         ]
 
     def _note(self, name, action):
         """A line about a worker that cannot write it itself."""
         tasks = [event.task_id for event in self.trace.events if event.actor == name]
         meant = next((task_id for task_id in reversed(tasks) if task_id), None)
-        with LoggedStore(self.path, name, busy_timeout=PATIENCE * 1000) as log:
+        with self._open(name) as log:
             log.note(action, meant)
+
+    def _open(self, name):
+        busy_timeout = PATIENCE * 1000
+        return LoggedStore(self.path, name, synchronous=SYNCHRONOUS, busy_timeout=busy_timeout)
 
     def _process(self, name):
         if not self._lives(name):
