@@ -168,13 +168,19 @@ class Chart(Picture):
     def _draw(self, until):
         """All but title and now; what goes on as long as the clock does is drawn up to ``until``."""
         self._until = until
+        self._draw_in_order(self.trace.steps)
+        if self._unsaid:  # little room: what was rejected is said first
+            self._draw_in_order(sorted(self.trace.steps, key=lambda step: not _rejected(step)))
+
+    def _draw_in_order(self, steps):
+        self._unsaid = False
         self._new_figure()
         self._draw_lanes()
         self._draw_leases()
         for worker in self.trace.workers:
             self._draw_life(worker)
         self._draw_ledger()
-        for step in self.trace.steps:
+        for step in steps:
             self._draw_step(step)
         self._draw_ticks()
 
@@ -505,6 +511,7 @@ class Chart(Picture):
                 self._plot([x, foot], [y - 5, spot.y1], color=colour, lw=0.7, zorder=6)
             return
         label.remove()
+        self._unsaid = self._unsaid or callout
 
 
 class Boundary(Picture):
@@ -594,6 +601,10 @@ LIFE = {
     False: {"color": FAINT, "lw": 1.2, "ls": ":", "zorder": 3},
 }
 GROUND = {"fc": "white", "ec": "none", "pad": 0.8, "lw": 0}
+
+
+def _rejected(step):
+    return step.refused and step.action in COMMITS
 
 
 def look_of(generation):

@@ -76,7 +76,7 @@ REASONS = {
     "owner": "the row's owner is {owner}",
     "running": "the task is {state}, not running",
     "expiry": "{t} < {lease_until} is false, the lease has ended",
-    "revision": "sent revision {sent_revision}, the run is at {revision}",
+    "revision": "sent revision {sent_revision}, run at {revision}",
     "attempt_limit": "claim {row_generation} is within the limit",
     "active_run": "{run_id} is {run_state}",
     "no lease": "the task is {state}, no lease is held",
