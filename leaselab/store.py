@@ -236,7 +236,9 @@ class Store:
 
         A transaction within a transaction is a part of it.
         """
-        if self._connection.in_transaction:
+        with self._sentences():
+            within = self._connection.in_transaction
+        if within:
             yield
             return
         self.fetch("BEGIN IMMEDIATE")
@@ -245,7 +247,8 @@ class Store:
             yield
             self.fetch("COMMIT")
         except BaseException:
-            self._connection.rollback()
+            with self._sentences():
+                self._connection.rollback()
             raise
 
     def fetch(self, sql, sent=()):
@@ -288,6 +291,9 @@ class Store:
                     self._create_tables()
         self.fetch("PRAGMA journal_mode = WAL")
         self.fetch(f"PRAGMA synchronous = {self.synchronous}")
+        if self.synchronous == "FULL":  # macOS needs to be told to empty the disk's own cache, too
+            self.fetch("PRAGMA fullfsync = ON")
+            self.fetch("PRAGMA checkpoint_fullfsync = ON")
         self.fetch("PRAGMA foreign_keys = ON")
 
     def _is_ours(self):

@@ -27,6 +27,7 @@ NAMES = ("A", "B", "C", "D")
 FINAL = ("done", "uncertain", "failed")
 MAX_ATTEMPTS = 3
 RUN_OF = 4  # tasks to a run; a poison run has one
+KILLED = (-9,) if os.name == "posix" else (1, 15)
 PATIENCE = 120  # seconds without a task that became final
 
 
@@ -53,7 +54,7 @@ class Chaos:
         self.log = LoggedStore(self.path, "client", busy_timeout=60_000)
         self.wanted = kills
         self.kills = self.suspensions = self.enqueued = self.seconds = 0
-        self.processes = {}
+        self.processes, self.began = {}, {}
         self.said = Path(folder, "said.txt").open("wb")
 
     def run(self):
@@ -76,7 +77,7 @@ class Chaos:
                 process.stdin.close()
             statuses = [process.wait(30) for process in self.processes.values()]
             # One may have been killed by a poison task in the last round; no other ended badly.
-            assert all(status in (0, -9, 1, 15) for status in statuses), statuses
+            assert all(status in (0, *KILLED) for status in statuses), statuses
         finally:
             for process in self.processes.values():
                 if process.poll() is None:
@@ -93,13 +94,17 @@ class Chaos:
                 continue
             if process is not None:
                 process.stdin.close()
-                self.kills += 1  # by us, or by a poison task
+                # 1: the file was locked while it started.
+                assert process.returncode in (*KILLED, 1), (name, process.returncode)
             command = [
                 *(sys.executable, "-m", "leaselab.workers", "--until-input-ends"),
                 *("--db", str(self.path), "--name", name, "--work", "chaos:work"),
                 *("--lease", str(LEASE), "--interval", "10", "--busy-timeout", str(LEASE // 3)),
+                *("--max-attempts", str(MAX_ATTEMPTS)),
             ]
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+            self.began[name] = self._lines_so_far()
+            here = str(Path(__file__).parent)
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
             self.processes[name] = psutil.Popen(
                 command,
                 env=environment,
@@ -111,7 +116,7 @@ class Chaos:
     def _enqueue(self):
         """One more run; one in eight is poison."""
         self.enqueued += 1
-        if self.enqueued % 8 == 0:
+        if self.enqueued % 8 == 1:
             self.log.enqueue(f"poison-{self.enqueued}")
             return
         for _ in range(RUN_OF):
@@ -120,11 +125,15 @@ class Chaos:
     def _disturb(self):
         """Kill a worker, or suspend one for up to four leases, wherever it is just then."""
         time.sleep(self.chance.uniform(0, 0.12))
-        process = self.processes[self.chance.choice(NAMES)]
+        awake = [name for name in NAMES if self._has_started(name)]
+        if not awake:
+            return
+        process = self.processes[self.chance.choice(awake)]
         try:
             if self.chance.random() < 0.7:
                 process.kill()
                 process.wait()
+                self.kills += 1
             else:
                 process.suspend()
                 self.suspensions += 1
@@ -132,6 +141,16 @@ class Chaos:
                 process.resume()
         except psutil.NoSuchProcess:
             pass
+
+    def _has_started(self, name):
+        """Whether the process that has this name now has written its first line."""
+        started = "line ->> 'actor' = ? AND line ->> 'action' = 'start'"
+        sql = f"SELECT 1 FROM log WHERE number > ? AND {started} LIMIT 1"
+        alive = self.processes[name].poll() is None
+        return alive and bool(self.log.store.fetch(sql, (self.began[name], name)))
+
+    def _lines_so_far(self):
+        return self.log.store.fetch("SELECT coalesce(max(number), 0) FROM log")[0][0]
 
     def _unfinished(self):
         return sum(task["state"] not in FINAL for task in self.log.store.tasks())
@@ -175,6 +194,7 @@ class Chaos:
         refusals = Counter(line["action"] for line in lines if line["refusals"] is not None)
         return {
             "kills": self.kills,
+            "and by poison tasks": MAX_ATTEMPTS * sum(name[:6] == "poison" for name in runs),
             "suspensions": self.suspensions,
             "tasks": len(tasks),
             "claims": claims,

@@ -23,7 +23,7 @@ FORGERIES = {
     "a task that is not final": "UPDATE tasks SET state = 'pending' WHERE id = 1",
     "a generation that no claim gave out": "UPDATE tasks SET generation = 9 WHERE id = 2",
     "a result that was not accepted": 'UPDATE runs SET value = \'{"1": "A, generation 7"}\'',
-    "a result that is lost": "UPDATE runs SET value = NULL WHERE id = 'run-1'",
+    "a result that is lost": "UPDATE runs SET value = NULL",
     "a task that was lost": "UPDATE log SET line = replace(line, '\"committed\"', 'null')",
     "a poison run that never failed": "UPDATE runs SET state = 'active', failure = NULL",
     "a stale write": "UPDATE log SET line = json_set(line, '$.before.generation', 9) "

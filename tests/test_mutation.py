@@ -112,19 +112,19 @@ def test_a_lesson_goes_red_when_its_guard_lets_everything_pass(guard, tmp_path):
 WORKERS = [
     (
         "heartbeat.py",
-        "max(self._vouched_until, sent_at + self.lease)",
-        "self.clock.steady() + self.lease",
+        "self._vouched_until = sent_at + self.lease",
+        "self._vouched_until = self.clock.steady() + self.lease",
         "test_a_renewal_counts_from_before_its_request_was_sent_not_from_its_answer",
     ),
     (
         "heartbeat.py",
-        "self.clock.steady() < self._vouched_until",
-        "self.clock.steady() <= self._vouched_until",
+        "self.clock.steady() >= self._vouched_until",
+        "self.clock.steady() > self._vouched_until",
         "test_a_lease_is_believed_in_until_its_end_and_not_at_it",
     ),
     (
         "heartbeat.py",
-        "self._refused = True",
+        'self._lost = self._lost or "the file refused a renewal"',
         "pass",
         "test_a_refused_renewal_proves_that_the_lease_is_lost",
     ),
@@ -154,7 +154,7 @@ WORKERS = [
     ),
     (
         "poller.py",
-        "        self._stop_if_lost()\n        return result",
+        "        stop_if_lost(self._heartbeat)\n        return result",
         "        return result",
         "test_a_request_under_way_may_end_and_its_result_is_dropped_and_said_so",
     ),
@@ -172,14 +172,26 @@ WORKERS = [
     ),
     (
         "poller.py",
-        'while outcome == "revision_conflict":',
+        'while outcome == "revision_conflict" and run["state"] == "active":',
         "for _ in range(1):",
         "test_a_run_that_has_changed_is_read_again_and_worked_on_again",
     ),
     (
+        "poller.py",
+        "            stop_if_lost(heartbeat)\n            try:",
+        "            try:",
+        "test_work_does_not_begin_when_the_first_beat_is_unknown_and_the_lease_is_over",
+    ),
+    (
+        "poller.py",
+        "claim.generation > self.max_attempts",
+        "False",
+        "test_the_fourth_claim_fails_the_run_and_the_third_does_not",
+    ),
+    (
         "log.py",
-        "        with self.store.transaction():\n            line.t = self.clock.now()\n",
-        "        line.t = self.clock.now()\n        with self.store.transaction():\n",
+        "        with self.transaction():\n            line.t = self.clock.now()\n",
+        "        line.t = self.clock.now()\n        with self.transaction():\n",
         "test_now_is_read_while_the_file_is_locked",
     ),
     (

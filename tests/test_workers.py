@@ -20,7 +20,7 @@ from leaselab import Protocol, Store
 from leaselab.chart import Chart
 from leaselab.errors import InputError, StoreError
 from leaselab.workers import Clock, Heartbeat, LeaseLost, LoggedStore, Poller, Workers, trace_of
-from leaselab.workers.__main__ import main
+from leaselab.workers.__main__ import main, parser, poller_of
 from leaselab.workers.log import FileGone
 from leaselab.workers.work import in_one_piece, with_result
 
@@ -255,16 +255,15 @@ def test_the_lease_is_renewed_before_the_work_begins(path, clock, log):
 def test_work_does_not_begin_when_the_lease_was_lost_between_claim_and_start(path, clock, log):
     began = []
     worker = poller(path, clock, began.append)
-    claim = worker._store.claim
+    deliver = worker._deliver
 
-    def claim_and_wait(lease):
-        claimed = claim(lease)
+    def deliver_late(claim, claimed_at):
         clock.move(LEASE)
         with Store(path) as other:
             other.claim("B", now=clock.now(), lease=LEASE)
-        return claimed
+        deliver(claim, claimed_at)
 
-    worker._store.claim = claim_and_wait
+    worker._deliver = deliver_late
     worker.round()
     assert began == []
     assert actions(log) == [("A", "claim"), ("A", "renew")]
@@ -436,6 +435,73 @@ def test_a_task_of_a_run_that_has_failed_is_tidied_away(path, clock, log):
     worker.close()
 
 
+def test_work_does_not_begin_when_the_first_beat_is_unknown_and_the_lease_is_over(path, clock, log):
+    began, said = [], []
+    worker = poller(path, clock, began.append, complain=said.append)
+
+    def no_answer(claim, lease):
+        clock.move(LEASE)
+        raise StoreError("no answer")
+
+    worker._beats.renew = no_answer
+    worker.round()
+    assert began == [] and said == ["A's renewal is unknown: no answer"]
+    assert actions(log) == [("A", "claim"), ("A", "lease_lost")]
+    worker.close()
+
+
+def test_a_dropped_result_is_never_committed_after_all(path, clock, log):
+    """A beat that comes late cannot bring a belief back that has ended."""
+    heart = heartbeat(clock, 1)
+    clock.move(LEASE)
+    assert not heart.held
+    assert heart.beat() == "renewed"
+    assert not heart.held
+
+
+@pytest.mark.parametrize(
+    "result", [7, {"a": 1}, "\ud800", b"bytes"], ids=["number", "dict", "no text", "bytes"]
+)
+def test_a_result_that_cannot_be_written_is_failed_work_and_the_worker_goes_on(
+    path, clock, log, result
+):
+    said = []
+    worker = poller(path, clock, lambda task: result, complain=said.append)
+    assert worker.round()
+    assert actions(log, "renew") == [("A", "claim"), ("A", "fail"), ("A", "release")]
+    assert len(said) == 1 and "A's work on task 1 failed" in said[0]
+    worker.close()
+
+
+def test_work_that_ends_the_interpreter_gives_its_task_back_first(path, clock, log):
+    def leaves(task):
+        sys.exit(3)
+
+    worker = poller(path, clock, leaves, complain=lambda sentence: None)
+    with pytest.raises(SystemExit):
+        worker.run()
+    assert actions(log)[-1] == ("A", "release")
+    assert isinstance(worker.error, SystemExit)
+    worker.close()
+
+
+def test_nobody_who_hears_the_complaints_or_reads_the_lines_is_no_reason_to_stop(path, clock, log):
+    def broken(text):
+        raise BrokenPipeError
+
+    def fails(task):
+        if task.claim.generation == 1:
+            raise ValueError
+        return with_result(task)
+
+    worker = poller(path, clock, fails, complain=broken, tell=broken)
+    worker.round()
+    clock.move(10)
+    assert worker.round()
+    assert log.store.task(1)["state"] == "done"
+    worker.close()
+
+
 # Closing
 
 
@@ -471,6 +537,36 @@ def test_close_leaves_no_thread_no_handle_and_no_name_behind(path, clock):
     assert len(psutil.Process().open_files()) == files
     worker = poller(path, clock)  # the name is free again
     worker.close()
+    worker.close()
+
+
+def test_close_waits_for_a_run_in_another_thread(path, clock, log):
+    working, go_on = threading.Event(), threading.Event()
+
+    def work(task):
+        working.set()
+        go_on.wait(20)
+        return with_result(task)
+
+    worker = poller(path, clock, work)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    working.wait(20)
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join(20)
+    running.join(20)
+    assert log.store.task(1)["state"] == "done" and worker.error is None
+
+
+def test_close_called_by_the_work_only_stops(path, clock, log):
+    log.enqueue("run-2")
+    worker = poller(path, clock, lambda task: worker.close() or with_result(task))
+    worker.recover()
+    assert [task["state"] for task in log.store.tasks()] == ["done", "pending"]
     worker.close()
 
 
@@ -640,28 +736,9 @@ def test_a_disk_that_fills_up_during_the_work_loses_nothing_when_there_is_room_a
         room(worker)
         clock.move(20)
         clock.somebody_waits(1_030)  # the next round
-    assert "A's commit is unknown: the disk of" in said[0] and "nothing was changed" in said[0]
+    assert "A's write is unknown: the disk of" in said[0] and "nothing was changed" in said[0]
     assert log.store.run("run-1")["value"] == "x" * 100_000
     assert log.store.task(1)["state"] == "done"
-
-
-def test_a_disk_that_stays_full_costs_the_lease_and_the_next_claim_does_the_work(path, clock, log):
-    said = []
-
-    def fills_the_disk(task):
-        if task.claim.generation > 1:
-            return with_result(task)
-        room(worker, worker._store.store.fetch("PRAGMA page_count")[0][0])
-        clock.move(LEASE)
-        return "x" * 100_000
-
-    worker = poller(path, clock, fills_the_disk, complain=said.append)
-    worker.recover()
-    assert len(said) == 1 and "the disk of" in said[0]
-    room(worker)
-    worker.recover()
-    assert log.store.run("run-1")["value"] == '{"1": "A, generation 2"}'
-    worker.close()
 
 
 def test_a_commit_that_came_through_although_its_answer_was_lost_is_not_made_twice(
@@ -708,7 +785,7 @@ def test_a_killed_worker_is_followed_by_another_and_its_work_is_done_once(worker
 def test_a_suspended_worker_that_comes_back_writes_nothing(workers):
     workers.start("A", "--work", "leaselab.workers.work:in_one_piece", "--seconds", "2")
     workers.enqueue()
-    workers.wait("A", "renew")
+    workers.wait("A", "renew", times=2)  # it is at work
     workers.suspend("A")
     workers.start("B", "--seconds", "0.1")
     workers.wait("B", "ack")
@@ -786,7 +863,35 @@ def test_what_is_done_to_a_worker_that_does_not_live_is_refused(workers):
             call("A")
 
 
+def test_a_suspended_worker_is_not_asked_to_close(workers):
+    workers.start("A")
+    workers.suspend("A")
+    with pytest.raises(InputError, match="A is suspended and cannot close; resume it first"):
+        workers.close("A")
+    workers.resume("A")
+    workers.close("A")
+
+
 # The command line
+
+
+def test_every_option_reaches_the_worker(path):
+    options = ["--db", str(path), "--name", "A", "--lease", "900", "--heartbeat", "200"]
+    options += ["--interval", "70", "--max-attempts", "5", "--synchronous", "NORMAL"]
+    options += ["--busy-timeout", "250", "--seconds", "2", "--work", "time:sleep"]
+    worker = poller_of(parser().parse_args(options))
+    assert (worker.lease, worker.heartbeat, worker.interval) == (900, 200, 70)
+    assert (worker.max_attempts, worker.work.keywords) == (5, {"seconds": 2})
+    for store in worker._stores:
+        assert (store.store.synchronous, store.store.busy_timeout) == ("NORMAL", 250)
+    worker.close()
+
+
+def test_the_defaults_are_those_of_the_article(path):
+    worker = poller_of(parser().parse_args(["--db", str(path), "--name", "A"]))
+    assert (worker.lease, worker.heartbeat, worker.interval) == (60_000, 20_000, 1_000)
+    assert worker.max_attempts == 3
+    worker.close()
 
 
 @pytest.mark.parametrize(
@@ -797,6 +902,7 @@ def test_what_is_done_to_a_worker_that_does_not_live_is_refused(workers):
         (["--name", "A", "--heartbeat", "60000"], "cannot keep a lease of 60000 ms"),
         (["--name", "A", "--work", "nothing"], "the work 'nothing' cannot be found"),
         (["--name", "A", "--work", "json:nothing"], "the work 'json:nothing' cannot be found"),
+        (["--name", "A", "--work", "json:__doc__"], "the work 'json:__doc__' is no function"),
         (["--name", "A", "--max-attempts", "0"], "max_attempts must be a whole number"),
     ],
 )

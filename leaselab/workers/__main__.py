@@ -19,24 +19,13 @@ def main(arguments=None):
     options = parser().parse_args(arguments)
     warnings.showwarning = lambda message, *_: complain(message)
     try:
-        poller = Poller(
-            options.db,
-            options.name,
-            find_work(options.work, options.seconds),
-            lease=options.lease,
-            heartbeat=options.heartbeat,
-            interval=options.interval,
-            max_attempts=options.max_attempts,
-            synchronous=options.synchronous,
-            busy_timeout=options.busy_timeout,
-            tell=tell,
-            complain=complain,
-        )
+        poller = poller_of(options)
     except (InputError, StoreError) as error:
         complain(error)
         return 1
-    for name in ("SIGTERM", "SIGINT"):
-        signal.signal(getattr(signal, name), lambda *_: poller.stop())
+    for name in (signal.SIGTERM, signal.SIGINT):
+        # In a thread: this one may be waiting on the very event that is to be set.
+        signal.signal(name, lambda *_: threading.Thread(target=poller.stop).start())
     if options.until_input_ends:
         threading.Thread(target=stop_with_input, args=(poller,), daemon=True).start()
     try:
@@ -44,6 +33,23 @@ def main(arguments=None):
     finally:
         poller.close()
     return 0 if poller.error is None else 1
+
+
+def poller_of(options):
+    """The poller that the command line asks for."""
+    return Poller(
+        options.db,
+        options.name,
+        find_work(options.work, options.seconds),
+        lease=options.lease,
+        heartbeat=options.heartbeat,
+        interval=options.interval,
+        max_attempts=options.max_attempts,
+        synchronous=options.synchronous,
+        busy_timeout=options.busy_timeout,
+        tell=tell,
+        complain=complain,
+    )
 
 
 def parser():
@@ -70,30 +76,33 @@ def find_work(name, seconds):
     module, _, function = name.partition(":")
     try:
         work = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
         raise InputError(f"the work {name!r} cannot be found ({error}); give MODULE:FUNCTION.")
+    if not callable(work):
+        raise InputError(f"the work {name!r} is no function; give MODULE:FUNCTION.")
     return work if seconds is None else partial(work, seconds=seconds)
 
 
 def stop_with_input(poller):
     """Wait for the end of the standard input: whoever holds its other end is gone, or has closed."""
-    while os.read(sys.stdin.fileno(), 1024):
+    while sys.stdin and os.read(sys.stdin.fileno(), 1024):
         pass
     poller.stop()
 
 
 def tell(line):
-    """Print a line of the log, for as long as somebody reads it; the file has it anyhow."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")
+    """Print a line of the log; work and heartbeat do so in turn."""
+    with ONE_AT_A_TIME:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 def complain(sentence):
     """Say on the standard error what went wrong."""
     print(f"leaselab: {sentence}", file=sys.stderr, flush=True)
 
+
+ONE_AT_A_TIME = threading.Lock()
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,5 +1,6 @@
 """The two clocks of a machine, and waiting; tests bring their own."""
 
+import threading
 import time
 
 
@@ -16,4 +17,4 @@ class Clock:
 
     def wait(self, event, milliseconds):
         """Wait until an event is set, at most so long. Returns whether it is set."""
-        return event.wait(max(0, milliseconds) / 1000)
+        return event.wait(min(max(0, milliseconds) / 1000, threading.TIMEOUT_MAX))

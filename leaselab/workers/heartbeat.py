@@ -2,7 +2,7 @@
 
 import threading
 
-from leaselab.errors import InputError, StoreError, whole_number
+from leaselab.errors import InputError, whole_number
 from leaselab.workers.clock import Clock
 
 RENEWED, REFUSED, UNKNOWN = "renewed", "refused", "unknown"
@@ -15,8 +15,8 @@ class Heartbeat:
     that were due meanwhile are not made up for.
 
     Args:
-        renew: sends one renewal; returns the lease's new end, or None if it was refused. A
-            ``StoreError`` leaves the outcome unknown.
+        renew: sends one renewal; returns the lease's new end, or None if it was refused. Whatever
+            it raises leaves the outcome unknown.
         claimed_at: what the steady clock said *before* the claim was sent.
         lease: in milliseconds.
         interval: between two beats, in milliseconds; a third of the lease by default, so that one
@@ -33,33 +33,33 @@ class Heartbeat:
     def __init__(
         self, renew, *, claimed_at, lease, interval=None, clock=None, tell_unknown=lambda _: None
     ):
-        self.lease, self.interval = checked(lease, interval)
+        self.lease, self.interval = lease_and_interval(lease, interval)
         self.clock = clock or Clock()
         self._renew = renew
         self._tell_unknown = tell_unknown
         self._vouched_until = claimed_at + self.lease
-        self._refused = False
+        self._lost = ""
         self._single_flight = threading.Lock()
         self._stop = threading.Event()
         self._thread = None
 
     @property
     def held(self):
-        """Whether the lease may be believed in.
+        """Whether the lease may be believed in. Once it may not, it may not again.
 
         False once the file has refused a renewal. False, too, when the last renewal that was
         confirmed, counted from before its request was sent, is a whole lease ago: the lease may
         have been longer, for the file counts from when the request arrived, but nobody vouches
         for that.
         """
-        return not self._refused and self.clock.steady() < self._vouched_until
+        if not self._lost and self.clock.steady() >= self._vouched_until:
+            self._lost = f"no renewal was confirmed for {self.lease} ms"
+        return not self._lost
 
     @property
     def reason(self):
         """Why the lease is not believed in, in words; empty if it is."""
-        if self._refused:
-            return "the file refused a renewal"
-        return "" if self.held else f"no renewal was confirmed for {self.lease} ms"
+        return "" if self.held else self._lost
 
     def beat(self):
         """Send one renewal and wait for its answer.
@@ -71,13 +71,13 @@ class Heartbeat:
             sent_at = self.clock.steady()
             try:
                 end = self._renew()
-            except StoreError as error:
+            except Exception as error:
                 self._tell_unknown(error)
                 return UNKNOWN
             if end is None:
-                self._refused = True
+                self._lost = self._lost or "the file refused a renewal"
                 return REFUSED
-            self._vouched_until = max(self._vouched_until, sent_at + self.lease)
+            self._vouched_until = sent_at + self.lease
             return RENEWED
 
     def __enter__(self):
@@ -93,13 +93,13 @@ class Heartbeat:
     def _beat_on(self):
         due = self.clock.steady() + self.interval
         while not self.clock.wait(self._stop, due - self.clock.steady()):
-            if self.beat() == REFUSED or not self.held:
+            if not self.held or self.beat() == REFUSED:
                 return
             due = max(due + self.interval, self.clock.steady())
 
 
-def checked(lease, interval):
-    """The lease and the interval in milliseconds; ``InputError`` names what cannot be used."""
+def lease_and_interval(lease, interval):
+    """Both in milliseconds; ``InputError`` names what cannot be used."""
     whole_number("lease", lease, at_least=3)
     interval = lease // 3 if interval is None else whole_number("heartbeat", interval, at_least=1)
     if interval >= lease:

@@ -9,8 +9,9 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
-from leaselab.errors import StoreError
+from leaselab.errors import InputError, StoreError
 from leaselab.store import BUSY_TIMEOUT, Statement, Store
 from leaselab.trace import Event, Trace
 from leaselab.workers.clock import Clock
@@ -19,7 +20,8 @@ TABLE = "CREATE TABLE IF NOT EXISTS log (number INTEGER PRIMARY KEY, line TEXT N
 WRITE = "INSERT INTO log (line) VALUES (?)"
 READ = "SELECT line FROM log ORDER BY number"
 TIMES = ("now", "lease_until", "available_at", "created_at")
-REFUSED = (None, False, "lease_lost", "revision_conflict")
+NO = (None, False, "lease_lost", "revision_conflict")
+RUN = ("id", "state", "revision", "failure")  # without its value, which may be large
 
 
 class FileGone(StoreError):
@@ -84,13 +86,36 @@ class LoggedStore:
         self.clock = clock or Clock()
         self.tell = tell
         self._last_t = 0
+        self._untold, self._depth = [], 0
+        if path == ":memory:":
+            raise InputError("workers share a file; give the path of one instead of ':memory:'.")
+        if isinstance(path, (str, Path)):
+            path = Path(path).absolute()  # whatever folder the work goes to
         self.store = Store(path, protocol, synchronous=synchronous, busy_timeout=busy_timeout)
         try:
-            self._inode = os.stat(path).st_ino
+            self._inode = path.stat().st_ino
             self.store.fetch(TABLE)
         except BaseException:
             self.store.close()
             raise
+
+    @contextmanager
+    def transaction(self):
+        """Several verbs, one change; their lines are told once it is committed."""
+        self._check_file()
+        self._depth += 1
+        try:
+            with self.store.transaction():
+                yield
+        except BaseException:
+            self._untold.clear()
+            raise
+        finally:
+            self._depth -= 1
+        if not self._depth:
+            told, self._untold = self._untold, []
+            for text in told if self.tell else ():
+                self.tell(text)
 
     def enqueue(self, run_id, *, delay=0):
         """Write a task down, available after a delay. Returns its id."""
@@ -159,7 +184,8 @@ class LoggedStore:
             line.task_id, line.before = claim.task_id, self.store.task(claim.task_id)
             line.returned = getattr(self.store, verb)(claim, **sent)
             line.sent = {**sent, "generation": claim.generation}
-            if line.returned in REFUSED:
+            line.sent.pop("value", None)
+            if line.returned in NO:
                 asked = {**self.store.ran[0].sent}
                 del asked["task_id"]
                 line.refusals = self.store.refusals(verb, claim.task_id, **asked)
@@ -168,28 +194,28 @@ class LoggedStore:
     @contextmanager
     def _line(self, action):
         """A verb and its line, in one transaction. A claim that finds nothing has no line."""
-        self._check_file()
         line = Line(self.actor, action)
-        with self.store.transaction():
+        with self.transaction():
             line.t = self.clock.now()
+            self.store.ran = []
             if line.t < self._last_t:
                 behind = {"milliseconds": self._last_t - line.t}
                 self._write(Line(self.actor, "clock_back", line.t, behind))
-            self._last_t = line.t
-            self.store.ran = []
             yield line
-            text = None if (action, line.task_id) == ("claim", None) else self._write(line)
-        if text and self.tell:
-            self.tell(text)
+            if (action, line.task_id) != ("claim", None):
+                self._write(line)
+        self._last_t = line.t
 
     def _write(self, line):
         line.rows_changed = sum(statement.rows_changed for statement in self.store.ran)
         if line.task_id is not None:
             line.row = self.store.task(line.task_id)
-            line.run = self.store.run(line.row["run_id"])
+        if line.row:
+            run = self.store.run(line.row["run_id"])
+            line.run = {name: run[name] for name in RUN}
         text = json.dumps(asdict(line))
         self.store.fetch(WRITE, (text,))
-        return text
+        self._untold.append(text)
 
     def _check_file(self):
         """A deleted file can still be written to, and nobody would ever read it."""
@@ -208,7 +234,7 @@ def trace_of(lines, workers=None):
     """The trace of a real run; its times are milliseconds since the first line.
 
     Args:
-        lines: the texts of ``LoggedStore.lines``, or what workers have printed.
+        lines: the texts of ``LoggedStore.lines``, or what one worker has printed.
         workers: the names of the lanes; by default those who have lines, in alphabetical order.
     """
     parsed = [Line(**json.loads(text)) for text in lines]

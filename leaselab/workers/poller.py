@@ -10,7 +10,7 @@ import psutil
 from leaselab.errors import InputError, StoreError, whole_number
 from leaselab.store import BUSY_TIMEOUT
 from leaselab.workers.clock import Clock
-from leaselab.workers.heartbeat import REFUSED, Heartbeat, checked
+from leaselab.workers.heartbeat import REFUSED, Heartbeat, lease_and_interval
 from leaselab.workers.log import FileGone, LoggedStore
 
 LEASE = 60_000
@@ -51,16 +51,18 @@ class Task:
             LeaseLost: the lease was lost before the call, which is then not made, or during it:
                 then the call was allowed to end, and its result is dropped.
         """
-        self._stop_if_lost()
+        stop_if_lost(self._heartbeat)
         result = call(*arguments)
         if not self._heartbeat.held:
             self._tell_dropped(self._heartbeat.reason)
-        self._stop_if_lost()
+        stop_if_lost(self._heartbeat)
         return result
 
-    def _stop_if_lost(self):
-        if not self._heartbeat.held:
-            raise LeaseLost(self._heartbeat.reason)
+
+def stop_if_lost(heartbeat):
+    """Raise ``LeaseLost`` if the lease may not be believed in any more."""
+    if not heartbeat.held:
+        raise LeaseLost(heartbeat.reason)
 
 
 class Poller:
@@ -107,11 +109,11 @@ class Poller:
                 f"service, not {name!r}."
             )
         self.name, self.work = name, work
-        self.lease, self.heartbeat = checked(lease, heartbeat)
+        self.lease, self.heartbeat = lease_and_interval(lease, heartbeat)
         self.interval = whole_number("interval", interval, at_least=1)
         self.max_attempts = whole_number("max_attempts", max_attempts, at_least=1)
         self.clock = clock or Clock()
-        self.complain = complain
+        self._say = complain
         self.error = None
         if self.lease < 3 * whole_number("busy_timeout", busy_timeout):
             warnings.warn(
@@ -122,13 +124,14 @@ class Poller:
             )
         settings = {
             "clock": self.clock,
-            "tell": tell,
+            "tell": tell and (lambda line: _unless_it_fails(tell, line)),
             "protocol": protocol,
             "synchronous": synchronous,
             "busy_timeout": busy_timeout,
         }
         self._closing = threading.Event()
-        self._thread = None
+        self._thread = self._at_work = None
+        self._busy = threading.Lock()
         self._stores = []
         try:
             # The heartbeat has a connection of its own: it never waits for the work's.
@@ -142,11 +145,12 @@ class Poller:
 
     def round(self):
         """One round: claim at most one task, and do its work to the end. Returns whether it did."""
-        claimed_at = self.clock.steady()
-        claim = self._store.claim(self.lease)
-        if claim:
-            self._deliver(claim, claimed_at)
-        return claim is not None
+        with self._busy:
+            self._at_work = threading.get_ident()
+            try:
+                return self._round()
+            finally:
+                self._at_work = None
 
     def recover(self):
         """What a start does: round after round, until there is nothing to claim at this moment."""
@@ -155,28 +159,41 @@ class Poller:
             pass
 
     def run(self):
-        """Recover, then poll, until ``close`` is called or the file is gone."""
-        self.recover()
-        while self.error is None and not self.clock.wait(self._closing, self.interval):
-            self._attempt(self.round)
+        """Recover, then poll, until ``close`` is called or the file is gone.
+
+        ``error`` is then what ended it, or None.
+        """
+        try:
+            self.recover()
+            while self.error is None and not self.clock.wait(self._closing, self.interval):
+                self._attempt(self.round)
+        except BaseException as error:
+            self.error = error
+            raise
 
     def stop(self):
         """Claim no more; work that is under way goes on. Returns at once."""
         self._closing.set()
 
     def close(self):
-        """Claim no more, wait for the work under way with its heartbeat, leave nothing behind."""
+        """Claim no more, wait for the work under way with its heartbeat, leave nothing behind.
+
+        Called by the work itself it is ``stop``: nobody can wait for himself.
+        """
         self.stop()
+        if self._at_work == threading.get_ident():
+            return
         if self._thread:
             self._thread.join()
-        if self._stores:
-            try:
-                if self.error is None:
-                    self._store.note("close")
-                self._store.store.fetch("DELETE FROM workers WHERE name = ?", (self.name,))
-            except StoreError as error:
-                self.complain(str(error))
+        with self._busy:
+            if self._stores and not isinstance(self.error, FileGone):
+                self._attempt(lambda: self._store.note("close"))
+                self._attempt(self._give_name_back)
             self._close_stores()
+
+    def complain(self, sentence):
+        """Say what went wrong; if nobody can hear it, the work goes on all the same."""
+        _unless_it_fails(self._say, sentence)
 
     def __enter__(self):
         self._thread = threading.Thread(target=self.run, name=f"poller {self.name}")
@@ -198,6 +215,20 @@ class Poller:
             self.complain(str(error))
         return False
 
+    def _round(self):
+        claimed_at = self.clock.steady()
+        with self._store.transaction():  # a claim too many is never seen without its failure
+            claim = self._store.claim(self.lease)
+            if claim and claim.generation > self.max_attempts:
+                self._store.exhaust(claim, self.max_attempts)
+                run = self._store.store.run(claim.run_id)
+                if run["state"] != "failed":  # it was ended otherwise, so there is nothing to do
+                    self._store.ack(claim)
+                return True
+        if claim:
+            self._deliver(claim, claimed_at)
+        return claim is not None
+
     def _deliver(self, claim, claimed_at):
         """Do the work of a claim, under a heartbeat; every way in which it may end is ordinary."""
         heartbeat = Heartbeat(
@@ -208,58 +239,76 @@ class Poller:
             clock=self.clock,
             tell_unknown=lambda error: self.complain(f"{self.name}'s renewal is unknown: {error}"),
         )
+        run = self._store.store.run(claim.run_id)
         # The task may have waited since it was claimed: a beat before the work begins.
         if heartbeat.beat() == REFUSED:
             return
         try:
             with heartbeat:
-                self._do(claim, heartbeat)
+                self._do(claim, run, heartbeat)
         except LeaseLost as lost:
             self._store.note(
                 "lease_lost", claim.task_id, generation=claim.generation, why=str(lost)
             )
 
-    def _do(self, claim, heartbeat):
-        """The attempt limit, the work, its result, the tidying up."""
-        if claim.generation > self.max_attempts and self._store.exhaust(claim, self.max_attempts):
-            return
-
-        def tell_dropped(why):
-            self._store.note("drop", claim.task_id, generation=claim.generation, why=why)
-
+    def _do(self, claim, run, heartbeat):
+        """The work, its result, the tidying up."""
         outcome = "revision_conflict"
-        while outcome == "revision_conflict":  # the run has changed: read it again, work again
-            run = self._store.store.run(claim.run_id)
-            if run["state"] != "active":
-                break
+        while outcome == "revision_conflict" and run["state"] == "active":
+            stop_if_lost(heartbeat)
             try:
-                value = self.work(Task(claim, run, heartbeat, tell_dropped))
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-                self._store.note("fail", claim.task_id, generation=claim.generation, why=said)
-                self._store.release(claim, delay=self.interval)
+                value = self._work(claim, run, heartbeat)
+            except LeaseLost:
+                raise
+            except BaseException as error:
+                self._give_back(claim, error)
+                if not isinstance(error, Exception):
+                    raise
                 return
             if value is None:
                 break
-            outcome = self._commit(claim, value, run["revision"], heartbeat)
+            outcome = self._insist(
+                lambda: self._store.commit_run(claim, value, revision=run["revision"]), heartbeat
+            )
+            if outcome == "revision_conflict":  # the run has changed: read it again, work again
+                run = self._store.store.run(claim.run_id)
         if outcome != "lease_lost":
-            self._store.ack(claim)
+            self._insist(lambda: self._store.ack(claim), heartbeat)
 
-    def _commit(self, claim, value, revision, heartbeat):
-        """Write the result; if that fails, try again as long as the lease may be believed in.
+    def _work(self, claim, run, heartbeat):
+        def tell_dropped(why):
+            sent = {"generation": claim.generation, "why": why}
+            self._attempt(lambda: self._store.note("drop", claim.task_id, **sent))
 
-        What failed may have come through. Then the second try is a revision conflict, and the work
-        finds its result in the run.
+        value = self.work(Task(claim, run, heartbeat, tell_dropped))
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"work returns a text or None, not {value!r}.")
+        (value or "").encode()  # what cannot be written down is found out here
+        return value
+
+    def _give_back(self, claim, error):
+        """Work has failed: the task is for somebody else, later."""
+        said = f"{type(error).__name__}: {error}"
+        self.complain(f"{self.name}'s work on task {claim.task_id} failed: {said}")
+        sent = {"generation": claim.generation, "why": said}
+        self._attempt(lambda: self._store.note("fail", claim.task_id, **sent))
+        self._attempt(lambda: self._store.release(claim, delay=self.interval))
+
+    def _insist(self, write, heartbeat):
+        """Write; if that fails, try again as long as the lease may be believed in.
+
+        What failed may have come through. Then the second try is refused, and nothing is lost: a
+        commit is a revision conflict, and the work finds its result in the run.
         """
         while True:
             try:
-                return self._store.commit_run(claim, value, revision=revision)
+                return write()
             except FileGone:
                 raise
             except StoreError as error:
                 if not heartbeat.held:
                     raise
-                self.complain(f"{self.name}'s commit is unknown: {error}")
+                self.complain(f"{self.name}'s write is unknown: {error}")
             self.clock.wait(threading.Event(), self.heartbeat)
 
     def _take_name(self):
@@ -276,6 +325,9 @@ class Poller:
             mine = (self.name, os.getpid(), psutil.Process().create_time())
             store.fetch("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", mine)
 
+    def _give_name_back(self):
+        self._store.store.fetch("DELETE FROM workers WHERE name = ?", (self.name,))
+
     def _close_stores(self):
         while self._stores:
             self._stores.pop().close()
@@ -284,9 +336,18 @@ class Poller:
 def _lives(process, started):
     try:
         found = psutil.Process(process)
-        same = (
-            abs(found.create_time() - started) < 2
-        )  # it is reckoned from when the machine started
+        # The same number may be another process; its start is reckoned from that of the machine.
+        same = abs(found.create_time() - started) < 2
         return same and found.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except psutil.NoSuchProcess:
         return False
+    except psutil.Error:  # it is there, and somebody else's
+        return True
+
+
+def _unless_it_fails(say, text):
+    """Say something; that it cannot be said is no reason to stop working."""
+    try:
+        say(text)
+    except Exception:
+        pass

@@ -1,5 +1,6 @@
 """Worker processes on one fresh file: started, killed, suspended and resumed for real."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,12 @@ from leaselab.errors import InputError
 from leaselab.workers.log import LoggedStore, trace_of
 
 PATIENCE = 15  # seconds; a loaded machine starts a process in a few
+# An interrupt of the notebook's kernel is none of the workers'.
+OF_ITS_OWN = (
+    {"start_new_session": True}
+    if os.name == "posix"
+    else {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+)
 SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
 
 
@@ -24,7 +31,7 @@ class Workers:
         lease, interval: milliseconds; the heartbeat is a third of the lease.
 
     ``end()`` ends every process and deletes the files; workers that are forgotten do so by
-    themselves, and a worker closes when the process that started it is gone.
+    themselves. A worker closes when the process that started it is gone, unless it is suspended.
     """
 
     def __init__(self, *, lease=900, interval=100):
@@ -34,7 +41,7 @@ class Workers:
         self.path = self.folder / "workers.sqlite"
         self.processes = {}
         self._log = self._open("client")
-        self.end = weakref.finalize(self, _end, self.processes, self._log, self.folder)
+        self.end = weakref.finalize(self, _end, os.getpid(), self.processes, self._log, self.folder)
 
     def enqueue(self, run_id="run-1", *, delay=0):
         """The client writes a task down, available after a delay. Returns its id."""
@@ -49,7 +56,7 @@ class Workers:
         """
         if name in self.processes and self.processes[name].poll() is None:
             raise InputError(f"{name} works already; kill or close it first.")
-        started = len(self._events(name, "start"))
+        before = len(self._events(name))
         command = [
             *(sys.executable, "-m", "leaselab.workers", "--db", str(self.path), "--name", name),
             *("--lease", str(self.lease), "--interval", str(self.interval)),
@@ -59,13 +66,16 @@ class Workers:
         said = (self.folder / f"{len(self.processes)}.txt").open("ab")
         with said:
             self.processes[name] = psutil.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                **OF_ITS_OWN,
             )
         self._wait(
-            lambda: len(self._events(name, "start")) > started or not self._lives(name),
-            f"{name} to start",
+            lambda: len(self._events(name)) > before or not self._lives(name), f"{name} to start"
         )
-        if len(self._events(name, "start")) == started:
+        if len(self._events(name)) == before:
             raise InputError(f"{name} has not started: {Path(said.name).read_text().strip()}")
 
     def kill(self, name):
@@ -73,6 +83,7 @@ class Workers:
         process = self._process(name)
         process.kill()
         process.wait()
+        process.stdin.close()
         self._note(name, "crash")
 
     def suspend(self, name):
@@ -84,6 +95,7 @@ class Workers:
         process = self._process(name)
         with self._log.store.transaction():
             process.suspend()
+            self._wait(lambda: process.status() == psutil.STATUS_STOPPED, f"{name} to sleep")
         self._note(name, "suspend")
 
     def resume(self, name):
@@ -94,20 +106,24 @@ class Workers:
     def close(self, name):
         """Close a worker gracefully: it claims no more, ends its work, and leaves."""
         process = self._process(name)
+        if process.status() == psutil.STATUS_STOPPED:
+            raise InputError(f"{name} is suspended and cannot close; resume it first.")
         process.stdin.close()
-        process.wait()
+        process.wait(PATIENCE)
 
-    def wait(self, name, action, **wanted):
+    def wait(self, name, action, times=1, **wanted):
         """Wait until a worker has done something. Returns the last such event.
 
         Args:
             name: the worker.
             action: as in the log: ``"claim"``, ``"commit_run"``, ``"start"`` …
+            times: how often it must have done so.
             wanted: what else must hold of the event, such as ``returned="committed"``.
         """
         what = ", ".join([f"{name}'s {action}", *(f"{k} {v!r}" for k, v in wanted.items())])
-        self._wait(lambda: self._events(name, action, **wanted), what)
-        return self._events(name, action, **wanted)[-1]
+        wanted["action"] = action
+        self._wait(lambda: len(self._events(name, **wanted)) >= times, what)
+        return self._events(name, **wanted)[-1]
 
     @property
     def trace(self):
@@ -134,8 +150,8 @@ class Workers:
     def __exit__(self, *_):
         self.end()
 
-    def _events(self, name, action, **wanted):
-        wanted |= {"actor": name, "action": action}
+    def _events(self, name, **wanted):
+        wanted["actor"] = name
         return [
             event
             for event in self.trace.events
@@ -169,7 +185,9 @@ class Workers:
             time.sleep(0.02)
 
 
-def _end(processes, log, folder):
+def _end(owner, processes, log, folder):
+    if os.getpid() != owner:  # a fork of the owner: they are not its own
+        return
     for process in processes.values():
         if process.poll() is None:
             process.kill()
