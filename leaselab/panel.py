@@ -6,6 +6,7 @@ of ``lab.t`` it moves the clock on the real file, to the left it looks back at t
 
 import asyncio
 from base64 import b64encode
+from functools import cache
 from html import escape
 from importlib.resources import files
 
@@ -383,6 +384,7 @@ def _html(height, *classes):
     return html
 
 
+@cache
 def _style(height):
     """The style sheet, with the chart's measures put in."""
     axis = height - chart.AXIS

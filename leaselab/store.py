@@ -253,8 +253,10 @@ class Store:
 
     def fetch(self, sql, sent=()):
         """Run one statement to its end: a RETURNING that is not read to the end is not done."""
-        with self._sentences():
+        try:  # written out, for this is the way of every statement
             return self._connection.execute(sql, sent).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._in_a_sentence(error) from error
 
     def close(self):
         """Close the connection for real, so that the file can be deleted; twice is once."""
@@ -327,10 +329,13 @@ class Store:
         """Turn what SQLite says into a sentence that names the file and the way out."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(_sentence(self.path, self.busy_timeout, error)) from error
-        except UnicodeError as error:
-            raise InputError(f"a text cannot be written down: {error}.") from error
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._in_a_sentence(error) from error
+
+    def _in_a_sentence(self, error):
+        if isinstance(error, UnicodeError):
+            return InputError(f"a text cannot be written down: {error}.")
+        return StoreError(_sentence(self.path, self.busy_timeout, error))
 
 
 def _identity(claim, *fields):

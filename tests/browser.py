@@ -40,7 +40,8 @@ RAN = f"""() => document.querySelector("{ERROR}") ||
 # The pictures may still be on their way to the screen.
 DECODE = "() => Promise.all([...document.images].map(image => image.decode()))"
 # What stands on a panel, as soon as it is what is told, or after half a minute; then how far the
-# handle is along the chart; then all that keeps its size and its place.
+# handle is along the chart, and by how much the chart is stretched; then all that keeps its size
+# and its place.
 READ = """async (panel, told) => {
     const find = name => [...panel.querySelectorAll(name)].filter(part => part.checkVisibility());
     const texts = name => find(name).map(part => part.textContent.trim());
@@ -60,10 +61,13 @@ READ = """async (panel, told) => {
             start: !find('button[title=start]')[0].disabled,
         };
     } while (JSON.stringify(seen) !== JSON.stringify(told) && Date.now() < late);
+    const [picture] = find('.leaselab-card img');
+    await picture.decode();
     const [all, chart, knob] = [panel, card, handle].map(part => part.getBoundingClientRect());
     return [
         seen,
         knob.x + knob.width / 2 - chart.x,
+        picture.naturalHeight / picture.naturalWidth * chart.width - chart.height,
         [all.width, all.height, chart.x - all.x, chart.y - all.y, chart.height],
     ];
 }"""
@@ -163,10 +167,12 @@ class Reader:
         self.page.goto(f"{address}/lab/tree/{lesson}.ipynb?token={TOKEN}&reset")
         self.page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
         self.page.locator(".jp-NotebookPanel-toolbar >> text=Python 3").wait_for(timeout=60_000)
+        # What is run before the kernel is there is not run at all.
+        idle = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+        idle.wait_for(timeout=60_000)
         self._choose("Edit", "Clear Outputs of All Cells")  # those that were stored
         self._choose("Run", "Run All Cells")
         self.page.wait_for_function(RAN, timeout=180_000)
-        idle = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
         idle.wait_for(timeout=60_000)
         assert (failed := self.page.locator(ERROR).all_inner_texts()) == [], failed[0]
         self.panels = self.page.locator(".leaselab")
@@ -259,11 +265,12 @@ class Reader:
             "now": str(now),
             "start": bool(lab.events),  # the buttons come last, so all else has come before
         }
-        seen, handle, measures = self.panel.evaluate(READ, told)
+        seen, handle, stretched, measures = self.panel.evaluate(READ, told)
         for what, words in told.items():
             assert seen[what] == words, f"{what}: {seen[what]!r} instead of {words!r}"
         self._horizon = max(self._horizon, lab.horizon)
         assert abs(handle - (LEFT + (RIGHT - LEFT) * now / self._horizon)) < 1, "the handle is off"
+        assert abs(stretched) < 1, f"the chart's height is off by {stretched} pixels"
         self._measures = self._measures or measures
         assert measures == self._measures, f"from {self._measures} to {measures}"
 
