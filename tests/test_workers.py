@@ -863,6 +863,36 @@ def test_what_is_done_to_a_worker_that_does_not_live_is_refused(workers):
             call("A")
 
 
+def test_a_real_worker_never_holds_two_tasks_and_never_beats_too_often(workers):
+    for number in (1, 2):
+        workers.enqueue(f"run-{number}")
+    workers.start("A", "--work", "leaselab.workers.work:in_one_piece", "--seconds", "1")
+    workers.wait("A", "ack", times=2)
+    lines = [event for event in workers.trace.events if event.actor == "A"]
+    said = [event.action for event in lines if event.action in ("claim", "ack")]
+    assert said == ["claim", "ack", "claim", "ack"]
+    for task_id in (1, 2):
+        begun, *_, ended = [event.t for event in lines if event.task_id == task_id]
+        beats = [event for event in lines if (event.task_id, event.action) == (task_id, "renew")]
+        # One at the start, and one for each third of the lease that has passed.
+        assert 2 <= len(beats) <= 1 + (ended - begun) // 300
+
+
+def test_a_real_worker_whose_beat_meets_a_locked_file_goes_on_and_keeps_its_task():
+    with Workers(lease=3000) as workers:
+        workers.start("A", "--work", "leaselab.workers.work:in_one_piece", "--seconds", "2.5")
+        workers.enqueue()
+        workers.wait("A", "renew")
+        complaints = next(workers.folder.glob("*.txt"))
+        somebody = sqlite3.connect(workers.path, isolation_level=None, timeout=15)
+        somebody.execute("BEGIN IMMEDIATE")
+        workers._wait(lambda: "renewal is unknown" in complaints.read_text(), "a beat to fail")
+        somebody.execute("ROLLBACK")
+        somebody.close()
+        workers.wait("A", "commit_run", returned="committed")
+        assert workers.runs()[0]["value"] == '{"1": "A, generation 1"}'
+
+
 def test_a_suspended_worker_is_not_asked_to_close(workers):
     workers.start("A")
     workers.suspend("A")
