@@ -412,6 +412,23 @@ def test_the_fourth_claim_fails_the_run_and_the_third_does_not(path, clock, log)
     worker.close()
 
 
+def test_a_claim_too_many_on_a_run_that_has_failed_already_does_not_go_round_for_ever(
+    path, clock, log
+):
+    """Another task has failed the run: there is nothing left to fail, and the task is tidied."""
+    worker = poller(path, clock, lambda task: clock.move(LEASE) or task.step(print))
+    for _ in range(3):
+        worker.round()
+    with sqlite3.connect(path) as somebody:
+        somebody.execute("UPDATE runs SET state = 'failed', failure = 'by another task'")
+    somebody.close()
+    assert worker.round()
+    assert (log.store.task(1)["state"], log.store.task(1)["generation"]) == ("done", 4)
+    clock.move(LEASE)
+    assert not worker.round()
+    worker.close()
+
+
 def test_work_that_fails_gives_its_task_back_for_later(path, clock, log):
     def fails(task):
         raise ValueError("no such thing")

@@ -220,9 +220,8 @@ class Poller:
         with self._store.transaction():  # a claim too many is never seen without its failure
             claim = self._store.claim(self.lease)
             if claim and claim.generation > self.max_attempts:
-                self._store.exhaust(claim, self.max_attempts)
-                run = self._store.store.run(claim.run_id)
-                if run["state"] != "failed":  # it was ended otherwise, so there is nothing to do
+                # Nobody can come between, so a refusal says that the run has ended already.
+                if not self._store.exhaust(claim, self.max_attempts):
                     self._store.ack(claim)
                 return True
         if claim:
