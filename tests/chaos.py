@@ -53,7 +53,8 @@ class Chaos:
         self.path = Path(folder) / "chaos.sqlite"
         self.log = LoggedStore(self.path, "client", busy_timeout=60_000)
         self.wanted = kills
-        self.kills = self.suspensions = self.enqueued = self.seconds = 0
+        self.kills = self.poisoned = self.suspensions = self.enqueued = self.seconds = 0
+        self.killed = None  # the process that was killed last, and not by a poison task
         self.processes, self.began = {}, {}
         self.said = Path(folder, "said.txt").open("wb")
 
@@ -96,6 +97,8 @@ class Chaos:
                 process.stdin.close()
                 # 1: the file was locked while it started.
                 assert process.returncode in (*KILLED, 1), (name, process.returncode)
+                if process is not self.killed and process.returncode in KILLED:
+                    self.poisoned += 1
             command = [
                 *(sys.executable, "-m", "leaselab.workers", "--until-input-ends"),
                 *("--db", str(self.path), "--name", name, "--work", "chaos:work"),
@@ -133,6 +136,7 @@ class Chaos:
             if self.chance.random() < 0.7:
                 process.kill()
                 process.wait()
+                self.killed = process
                 self.kills += 1
             else:
                 process.suspend()
@@ -194,7 +198,7 @@ class Chaos:
         refusals = Counter(line["action"] for line in lines if line["refusals"] is not None)
         return {
             "kills": self.kills,
-            "and by poison tasks": MAX_ATTEMPTS * sum(name[:6] == "poison" for name in runs),
+            "killed by poison tasks": self.poisoned,
             "suspensions": self.suspensions,
             "tasks": len(tasks),
             "claims": claims,
