@@ -39,6 +39,7 @@ TRUTHS = {
     "it acts, the reply is lost": {"lost": "reply"},
     "it acts 20 later, too late to answer": {"acts_after": 20},
 }
+NO_CLAIM = ("none", "")  # ipywidgets takes the value None for "nothing is chosen"
 # A clear picture over the two layers has their alt text, which changes with the clock; they do not.
 CLEAR = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACH5BAEAAAAALAAAAAABAAEAAAICRAEAOw=="
 # The handle of an IntSlider has no name of its own; a screen reader needs one.
@@ -156,7 +157,7 @@ class Panel(widgets.VBox):
     def _worker_rows(self, name):
         self._reasons[name] = _html(34, "leaselab-small", "leaselab-scroll")
         self._earlier[name] = widgets.Dropdown(
-            options=[("none", None)], description="generation", layout={"width": "170px"}
+            options=[NO_CLAIM], description="generation", layout={"width": "170px"}
         )
         self._earlier[name].style.description_width = "auto"
         label = _html(28, "leaselab-name")
@@ -347,7 +348,7 @@ class Panel(widgets.VBox):
             for claim in lab.workers[name].earlier
         }
         if [label for label, _ in self._earlier[name].options] != (list(claims) or ["none"]):
-            self._earlier[name].options = list(claims.items()) or [("none", None)]
+            self._earlier[name].options = list(claims.items()) or [NO_CLAIM]
             self._earlier[name].index = len(self._earlier[name].options) - 1
         reasons = {}
         for words in (*ACTIONS, EARLIER):

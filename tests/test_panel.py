@@ -1,6 +1,9 @@
 """The panel without a browser: its controls do what the plain calls do, and nothing else."""
 
+import os
 import re
+import subprocess
+import sys
 from html import unescape
 
 import pytest
@@ -403,3 +406,15 @@ def test_a_callback_may_come_from_another_thread():
         panel.lab.table()
     thread.join()
     assert errors == [] and panel.lab.t == 40
+
+
+def test_the_dropdown_of_generations_is_never_blank():
+    """It was, in one process of five: ipywidgets told its traits in the order of a hash."""
+    code = (
+        "from leaselab import Lab; panel = Lab().panel();"
+        "print([dropdown.label for dropdown in panel._earlier.values()])"
+    )
+    for seed in ("1", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", code]
+        assert subprocess.check_output(command, env=environment, text=True) == "['none', 'none']\n"
