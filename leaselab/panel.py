@@ -71,11 +71,13 @@ class Panel(widgets.VBox):
         self.asking = widgets.Checkbox(
             value=True, indent=False, description="ask me before the steps that matter"
         )
+        self.asking.layout.width = "auto"
         self.answer = widgets.ToggleButtons(options=["accepted", "refused"], value=None)
-        self.answer.style.button_width = "80px"
+        self.answer.style.button_width = "auto"
         self.truth = widgets.Dropdown(options=list(TRUTHS), description="When it is called:")
         self.truth.value = next((words for words in TRUTHS if TRUTHS[words] == lab.truth), None)
         self.truth.style.description_width = "auto"
+        self.truth.layout.width = "400px"
         self._style = widgets.HTML()
         self._title = _html(38, "leaselab-title")
         self._below, self._above = widgets.HTML(), widgets.HTML()
