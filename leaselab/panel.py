@@ -9,6 +9,7 @@ from base64 import b64encode
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import count
 
 import ipywidgets as widgets
 
@@ -39,6 +40,7 @@ TRUTHS = {
     "it acts, the reply is lost": {"lost": "reply"},
     "it acts 20 later, too late to answer": {"acts_after": 20},
 }
+NUMBERS = count(1)  # two panels on one page have charts of different height
 NO_CLAIM = ("none", "")  # ipywidgets takes the value None for "nothing is chosen"
 # A clear picture over the two layers has their alt text, which changes with the clock; they do not.
 CLEAR = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACH5BAEAAAAALAAAAAABAAEAAAICRAEAOw=="
@@ -79,6 +81,7 @@ class Panel(widgets.VBox):
         self.truth.style.description_width = "auto"
         self.truth.layout.width = "400px"
         self._style = widgets.HTML()
+        self._class = f"leaselab-{next(NUMBERS)}"
         self._title = _html(38, "leaselab-title")
         self._below, self._above = widgets.HTML(), widgets.HTML()
         self._alt = widgets.HTML()
@@ -91,6 +94,7 @@ class Panel(widgets.VBox):
         self._reasons, self._earlier = {}, {}
         super().__init__(self._column())
         self.add_class("leaselab")
+        self.add_class(self._class)
         self.clock.observe(self._on_clock, "value")
         self.asking.observe(lambda _: self._show(), "value")
         self.answer.observe(lambda _: self._show(), "value")
@@ -270,7 +274,7 @@ class Panel(widgets.VBox):
 
     def _show_picture(self, trace):
         below, above, height = self._picture(trace)
-        self._style.value = _style(height)
+        self._style.value = _style(self._class, height)
         self._below.value = f'<img src="{below}" alt="" decoding="sync" />'
         self._above.value = f'<img src="{above}" alt="" decoding="sync" />'
         self._alt.value = f'<img src="{CLEAR}" alt="{escape(trace.sentence)}" />'
@@ -388,10 +392,11 @@ def _html(height, *classes):
 
 
 @cache
-def _style(height):
-    """The style sheet, with the chart's measures put in."""
+def _style(panel, height):
+    """The style sheet, with a panel's class and its chart's measures put in."""
     axis = height - chart.AXIS
     measures = {
+        "panel": panel,
         "height": height,
         "track": chart.RIGHT - chart.LEFT + 12,  # an IntSlider keeps 6 pixels free on each side
         "left": chart.LEFT - 6,

@@ -30,6 +30,8 @@ BUTTONS = {
 ASK = "ask me before the steps that matter"
 SLOW = "it acts 20 later, too late to answer"
 OUTPUT = ".jp-OutputArea-output"
+CUT_OFF = """buttons => buttons.filter(button => button.scrollWidth > button.clientWidth)
+    .map(button => button.textContent)"""
 CORNER_OF_A_DATAFRAME = ".dataframe thead th:empty"  # pandas leaves it empty
 # What a button does has nothing to do with the theme.
 IN_ONE_THEME = pytest.mark.parametrize("theme", ["Dark"], indirect=True)
@@ -100,6 +102,7 @@ def test_a_script_is_played_by_keyboard_with_predictions_then_by_next(reader, th
             while waits:
                 if len(plain.questions) == 1:
                     assert violations(reader.page, ".leaselab") == {}
+                    assert reader.panel.locator("button").evaluate_all(CUT_OFF) == []
                 answer = plain.ask().choices[0]
                 plain.ask(answer)
                 reader.by_keyboard(answer)

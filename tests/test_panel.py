@@ -309,6 +309,14 @@ def test_nothing_that_is_shown_changes_its_size():
         assert heights.setdefault("style", panel._style.value) == panel._style.value
 
 
+def test_a_panels_measures_are_its_own_also_beside_one_of_another_height():
+    small, large = Lab().panel(), Lab(Scenario(workers=("A", "B", "C"))).panel()
+    for panel, other in ((small, large), (large, small)):
+        assert panel._class in panel._dom_classes and panel._class in panel._style.value
+        assert other._class not in panel._style.value
+        assert f".{panel._class} .leaselab-card img {{" in panel._style.value
+
+
 def test_moving_the_clock_between_events_sends_no_picture():
     panel = panel_of("stale_commit")
     panel.clock.value = 10
