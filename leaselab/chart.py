@@ -101,6 +101,33 @@ class Picture:
         top, bottom = self.height - 100 * box.y1 / DPI, self.height - 100 * box.y0 / DPI
         return Bbox.from_extents(left - 2, top - 1, right + 2, bottom + 1)
 
+    def _say_what_is_struck_out(self, x, y, guards, side):
+        """The names of guards, or how many they are, in a corner of the picture."""
+        said = f"struck out: {', '.join(guards)}"
+        said = said if len(said) <= 48 else f"{len(guards)} guards struck out"
+        style = {"va": "center", "size": 8.5, "color": REJECTED, "weight": "bold"}
+        if guards:
+            self._text(x, y, said, ha=side, **style)
+
+    def _draw_time_axis(self, y, places, rows):
+        """The axis of time, with a number below each place where there is room, in some rows.
+
+        ``places`` are instants and where they lie, from left to right.
+        """
+        self._plot([LEFT, RIGHT], [y, y], color=INK, lw=1, zorder=6)
+        ends = [-1.0] * rows
+        for t, x in places.items():
+            text = self._text(x, y, str(t), ha="center", va="top", size=8.5, bbox=GROUND)
+            box = self._box(text)
+            row = next((row for row in range(rows) if ends[row] < box.x0 - 2), None)
+            if row is None:
+                text.remove()
+                continue
+            ends[row] = box.x1
+            text.set_y(y + 11 + row * 13)
+            self._plot([x, x], [y, y + 10 + row * 13], color=INK, lw=0.7, zorder=6)
+            self._taken.append(self._box(text))
+
     def _fixed(self, x, y, text, **style):
         """A text whose place is given, on a white ground."""
         style = {"ha": "left", "va": "center", "size": 8.5, "bbox": GROUND, **style}
@@ -394,11 +421,11 @@ class Chart(Picture):
         self._label(x, y, f"{word} refused", colour=REJECTED)
 
     def _lease_y(self, task_id, generation):
-        """The top of a generation's bar."""
+        """The top of a generation's bar; None if it is not shown."""
         tops = [
             top for lease, (top, _) in self._rows(task_id).items() if lease.generation == generation
         ]
-        return tops[-1] if tops else self._top.get(f"task {task_id}", self._bottom - SERVICE) + 4
+        return tops[-1] if tops else None
 
     def _rows(self, task_id):
         """Where the bars of a task lie: the top and the height of each lease that is shown."""
@@ -423,15 +450,9 @@ class Chart(Picture):
         if len(lines) > 2:
             lines = [lines[0], f"{lines[1][:-3]}..."]
         text.set_text("\n".join(lines))
-        if self.trace.struck_out:
-            guards = f"struck out: {', '.join(self.trace.struck_out)}"
-            guards = (
-                guards if len(guards) <= 48 else f"{len(self.trace.struck_out)} guards struck out"
-            )
-            style = {"va": "center", "size": 8.5, "color": REJECTED, "weight": "bold"}
-            right = self._x(self.trace.now) < WIDTH / 2  # on the side where now is not
-            x, side = (WIDTH - 12, "right") if right else (12, "left")
-            self._text(x, HEAD - 12, guards, ha=side, **style)
+        right = self._x(self.trace.now) < WIDTH / 2  # on the side where now is not
+        x, side = (WIDTH - 12, "right") if right else (12, "left")
+        self._say_what_is_struck_out(x, HEAD - 12, self.trace.struck_out, side)
 
     def _draw_now(self):
         x = self._x(self.trace.now)
@@ -452,23 +473,9 @@ class Chart(Picture):
         )
 
     def _draw_ticks(self):
-        y = self._bottom
-        self._plot([LEFT, RIGHT], [y, y], color=INK, lw=1, zorder=6)
         times = {0, *(step.t for step in self.trace.steps)}
         times |= {lease.end for lease in self.trace.leases}
-        ends = [-1.0] * 3
-        for t in sorted(times):
-            x = self._x(t)
-            text = self._text(x, y, str(t), ha="center", va="top", size=8.5)
-            box = self._box(text)
-            row = next((row for row in range(3) if ends[row] < box.x0 - 2), None)
-            if row is None:
-                text.remove()
-                continue
-            ends[row] = box.x1
-            text.set_y(y + 11 + row * 13)
-            self._plot([x, x], [y, y + 10 + row * 13], color=INK, lw=0.7, zorder=6)
-            self._taken.append(self._box(text))
+        self._draw_time_axis(self._bottom, {t: self._x(t) for t in sorted(times)}, rows=3)
 
     def _plain(self, text):
         """A text with each worker's number for a name that the font may lack."""
@@ -480,6 +487,8 @@ class Chart(Picture):
         self._axes.add_patch(Rectangle((start, top), end - start, height, zorder=2, **style))
 
     def _arrow(self, x, y, end, colour, style, head=True):
+        if end is None:
+            return
         self._plot([x, x], [y, end], color=colour, lw=1.2 if head else 2, ls=style, zorder=5.5)
         if head:
             self._plot([x], [end - 3], color=colour, marker="v", ms=4, zorder=5.6)

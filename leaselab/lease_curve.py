@@ -36,8 +36,7 @@ class LeaseCurve(Picture):
             for lease in self._leases
         ]
         said = "; ".join(told) or "there is no lease yet"
-        self._struck_out = f"struck out: {', '.join(trace.struck_out)}" if trace.struck_out else ""
-        without = f" {self._struck_out}." if trace.struck_out else ""
+        without = f" struck out: {', '.join(trace.struck_out)}." if trace.struck_out else ""
         self.sentence = f"lease_until up to t={trace.now}: {said}. {self._title}.{without}"
 
     @property
@@ -60,10 +59,7 @@ class LeaseCurve(Picture):
         self._text(12, 5, self._title, va="top", size=10.5, weight="bold")
         self._fixed(RIGHT - 8, BOTTOM - 14, "below the dashed line a lease has ended", ha="right")
         self._fixed(LEFT, TOP - 10, "lease_until")
-        style = {"color": REJECTED, "weight": "bold", "ha": "right"}
-        said = self._struck_out
-        count = len(self.trace.struck_out)
-        self._fixed(RIGHT, 14, said if len(said) < 48 else f"{count} guards struck out", **style)
+        self._say_what_is_struck_out(RIGHT, 14, self.trace.struck_out, "right")
         self._fixed(RIGHT + 8, BOTTOM, "t")
         for number, lease in enumerate(self._leases):
             later = self._leases[number + 1 :]
@@ -101,10 +97,13 @@ class LeaseCurve(Picture):
             self._mark(*self._place(end, end), "o", colour, 7, hollow=True)
         self._label_beside(xs[0], ys[0] + 22, f"gen {lease.generation}", colour)
 
-    def _label_beside(self, x, y, text, colour):
-        """A text above the point, or below it where another text is in the way."""
+    def _label_beside(self, x, y, text, colour, side="left"):
+        """A text above the point, or below it where another text is in the way.
+
+        ``side`` is the side of the text that lies at the point.
+        """
         style = {"size": 8.5, "color": colour, "va": "center", "weight": "bold", "bbox": GROUND}
-        label = self._text(x + 8, y - 10, text, **style)
+        label = self._text(x + (8 if side == "left" else -8), y - 10, text, ha=side, **style)
         if any(self._box(label).overlaps(other) for other in self._taken):
             label.set_y(y + 12)
         self._taken.append(self._box(label))
@@ -122,31 +121,20 @@ class LeaseCurve(Picture):
         elif step.action == "claim" and step.refused and live.get("lease_until") is not None:
             x, y = self._place(step.t, live["lease_until"])
             self._mark(x, y, ">", FAINT, 7.5, hollow=True)
-            self._label_beside(x, y, f"{step.actor} refused", FAINT)
+            self._label_beside(x, y, f"{step.actor} refused", FAINT, side="right")
         elif step.action in ("crash", "crash_and_reopen") and live.get("lease_until") is not None:
             x, y = self._place(step.t, live["lease_until"])
             self._mark(x, y, "X", INK, 10)
             self._label_beside(x, y, "crash", INK)
 
     def _draw_axes(self):
-        self._plot([LEFT, RIGHT], [BOTTOM, BOTTOM], color=INK, lw=1, zorder=6)
         self._plot([LEFT, LEFT], [BOTTOM, TOP], color=INK, lw=1, zorder=6)
         changes = [point for lease in self._leases for point in points(lease)]
         times = {0, self.trace.now, *(t for t, _ in changes)}
         times |= {step.t for step in self._steps} | {lease.end for lease in self._leases}
         times |= {end for lease in self._leases for end in ends_undone(lease)}
-        ends = [-1.0] * 2
-        for t in sorted(times):
-            x, _ = self._place(t, 0)
-            text = self._text(x, BOTTOM, str(t), ha="center", va="top", size=8.5)
-            box = self._box(text)
-            row = next((row for row in range(2) if ends[row] < box.x0 - 2), None)
-            if row is None:
-                text.remove()
-                continue
-            ends[row] = box.x1
-            text.set_y(BOTTOM + 11 + row * 13)
-            self._plot([x, x], [BOTTOM, BOTTOM + 10 + row * 13], color=INK, lw=0.7, zorder=6)
+        xs = {t: self._place(t, 0)[0] for t in sorted(times)}
+        self._draw_time_axis(BOTTOM, xs, rows=2)
         places = []
         for _, end in reversed(changes):  # the last end is the one that counts
             _, y = self._place(0, end)
