@@ -143,14 +143,18 @@ class Chart(Picture):
         trace: a ``Trace``.
         horizon: the last instant of the axis; by default as far as the trace reaches.
         lanes: for how many tasks there is room, more of them share it; by default for all.
+        differs: a (t, worker) to be marked as the step in which two pictures differ.
 
     In a notebook it shows itself; ``sentence`` is its text, and its alt text.
     """
 
-    def __init__(self, trace, horizon=None, lanes=None):
+    def __init__(self, trace, horizon=None, lanes=None, differs=None):
         self.trace = trace
         self.horizon = max(horizon or 0, trace.horizon, 1)
         self.sentence = trace.sentence
+        self._differs = differs
+        if differs:
+            self.sentence += " The pictures differ at t={} in what worker {} does.".format(*differs)
         self._tasks = [task["id"] for task in trace.tasks] or [1]
         room = TASK * (lanes or len(self._tasks))
         self._tasks = self._tasks[-max(1, room // SMALLEST_TASK) :]
@@ -209,6 +213,8 @@ class Chart(Picture):
         self._draw_ledger()
         for step in steps:
             self._draw_step(step)
+        if self._differs:
+            self._draw_difference(*self._differs)
         self._draw_ticks()
 
     # Lanes
@@ -353,6 +359,12 @@ class Chart(Picture):
             self._label(x, y, f"send finish {step.sent['outcome']}")
         else:
             self._draw_commit(step, x, y, colour)
+
+    def _draw_difference(self, t, worker):
+        x, y = self._x(t), self._line(f"worker {worker}")
+        self._plot([x], [y], marker="s", ms=17, mfc="none", mec=INK, mew=1.4, zorder=8)
+        left, side = (x - 13, "right") if x > RIGHT - 60 else (x + 13, "left")
+        self._fixed(left, y + 7, "differs", ha=side, weight="bold")
 
     def _draw_claim(self, step, x, y, colour):
         if step.refused:

@@ -8,6 +8,7 @@ SQL comments, so the text a reader sees is, letter by letter, the text that SQLi
 import re
 from functools import partial
 from importlib.resources import files
+from itertools import groupby
 from textwrap import dedent
 
 from leaselab.errors import UnknownName
@@ -47,6 +48,15 @@ class Protocol:
             if file.name.endswith(".sql")
         }
         self.struck_out = ()
+        self.rewritten = ()  # the names of the statements that are somebody's own
+
+    def __repr__(self):
+        """The expression that makes this protocol."""
+        without = ", ".join(f'"{guard}"' for guard in self.struck_out)
+        made = f"Protocol.without({without})" if without else "Protocol()"
+        for name in self.rewritten:
+            made += f'.with_statement("{name}", """{self[name]}""")'
+        return made
 
     def __getitem__(self, name):
         """The SQL text of one statement; ``UnknownName`` (a ``KeyError``) if there is none."""
@@ -88,6 +98,20 @@ class Protocol:
             if condition.startswith("AND ")
         }
 
+    def lines(self, guard):
+        """The SQL of one guard, as ``"finish.generation"``: texts, each with whether it is in force.
+
+        Lines of the same guards are one text. A guard that is struck out still has its lines.
+        """
+        statement, _, name = guard.partition(".")
+        lines = [line for line in self._lines(statement, struck_out=True) if name in line[1]]
+        texts = []
+        for _, group in groupby(lines, key=lambda line: line[1]):
+            sql = [GUARD.sub("", line).strip() for line, _ in group]
+            in_force = not sql[0].startswith(STRUCK_OUT)
+            texts.append((" ".join(line.removeprefix(STRUCK_OUT) for line in sql), in_force))
+        return texts
+
     @_on_the_class_too
     def without(self, *guards):
         """A protocol in which these guards are struck out; this one stays as it is.
@@ -107,18 +131,37 @@ class Protocol:
                 raise UnknownName(
                     f"there is no guard {guard!r}; there are {', '.join(self.guards)}."
                 )
-        changed = Protocol.__new__(Protocol)
-        changed._statements = {
+        statements = {
             name: _strike_out(name, text, guards) for name, text in self._statements.items()
         }
-        changed.struck_out = self.struck_out + guards
+        return self._changed(statements, self.struck_out + guards, self.rewritten)
+
+    def with_statement(self, name, sql):
+        """A protocol in which one statement is another text; this one stays as it is.
+
+        Raises:
+            UnknownName (a ValueError): there is no such statement.
+        """
+        self[name]
+        rewritten = (*(other for other in self.rewritten if other != name), name)
+        return self._changed({**self._statements, name: sql}, self.struck_out, rewritten)
+
+    @staticmethod
+    def _changed(statements, struck_out, rewritten):
+        changed = Protocol.__new__(Protocol)
+        changed._statements = statements
+        changed.struck_out = struck_out
+        changed.rewritten = rewritten
         return changed
 
-    def _lines(self, name):
-        """The guard lines of one statement that are in force, each with its guards' names."""
+    def _lines(self, name, struck_out=False):
+        """The guard lines of one statement that are in force, each with its guards' names.
+
+        With ``struck_out`` the others, too.
+        """
         for line in self[name].splitlines():
             match = GUARD.search(line)
-            if match and not line.lstrip().startswith(STRUCK_OUT):
+            if match and (struck_out or not line.lstrip().startswith(STRUCK_OUT)):
                 yield line, match[1].split(", ")
 
 

@@ -253,10 +253,27 @@ class Store:
 
     def fetch(self, sql, sent=()):
         """Run one statement to its end: a RETURNING that is not read to the end is not done."""
+        self._alarms = 0
         try:  # written out, for this is the way of every statement
             return self._connection.execute(sql, sent).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
             raise self._in_a_sentence(error) from error
+
+    def limit(self, *, steps, size):
+        """From now on give up a statement that takes more steps of SQLite's machine, or makes a
+        value of more bytes.
+        """
+        self._connection.set_progress_handler(self._goes_on_for_too_long, steps)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size)
+
+    def _goes_on_for_too_long(self):
+        """Whether this is the second alarm of one statement.
+
+        SQLite counts the steps of a prepared statement over all the times that it is run, so one
+        alarm may come to a short statement, too.
+        """
+        self._alarms += 1
+        return self._alarms > 1
 
     def close(self):
         """Close the connection for real, so that the file can be deleted; twice is once."""
@@ -364,6 +381,8 @@ def _sentence(path, busy_timeout, error):
         return f"{path} is read-only; nothing was changed. Allow writing, or give another path."
     if "full" in said:
         return f"the disk of {path} is full; nothing was changed. Free some space and try again."
+    if said == "interrupted":
+        return f"{path}: the statement did not come to an end; it was given up, and nothing was changed."
     if "closed database" in said:
         return f"this store of {path} is closed; open a new one."
     return f"{path}: SQLite says {said!r}."

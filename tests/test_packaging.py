@@ -47,6 +47,8 @@ def test_nothing_below_imports_anything_above():
     check_order("", order)
     workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
     check_order("workers/", workers)
+    explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix", "own"]
+    check_order("explore/", explore)
     for path in (ROOT / "leaselab" / "workers").glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^(from|import) leaselab\.(lab|panel|chart|question)\b", text, re.M)

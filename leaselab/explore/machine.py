@@ -1,0 +1,352 @@
+"""The machine: every step that can be taken from a state, as SQLite answers it.
+
+No rule of the protocol is written here. A step loads the rows into an SQLite database in memory,
+runs the protocol's own statement, and reads the rows back; each (rows, statement, arguments) is
+asked once and remembered. What is written here is how a worker behaves: it holds one claim at a
+time, calls the service once for each, and drops a claim that the file refuses.
+"""
+
+from typing import NamedTuple
+
+from leaselab.errors import StoreError
+from leaselab.lab import GO_ON
+from leaselab.store import Claim, Store
+
+TASK = ("id", "run_id", "state", "generation", "lease_owner", "lease_until", "available_at")
+RUN = ("id", "state", "revision", "value", "failure")
+
+
+class Task(NamedTuple):
+    """A row of the task table."""
+
+    id: int
+    run_id: str
+    state: str
+    generation: int
+    lease_owner: str | None
+    lease_until: int | None
+    available_at: int
+    created_at: int
+
+
+class Run(NamedTuple):
+    """A row of the run table."""
+
+    id: str
+    state: str
+    revision: int
+    value: str | None
+    failure: str | None
+
+
+class Held(NamedTuple):
+    """What a worker believes: its claim, the run's revision as it has read it, what it has done."""
+
+    claim: Claim
+    revision: int
+    called: bool = False
+    written: int = 0
+
+
+class State(NamedTuple):
+    """Everything that the next step may depend on.
+
+    ``workers``: for each worker what it holds (``Held``), the id of the task it has seen, or None.
+    ``in_flight``: what crashed workers have held, whose last request may still arrive.
+    ``ledger``: how often the service has acted, for each task; two stands for all above.
+    """
+
+    now: int
+    tasks: tuple
+    runs: tuple
+    workers: tuple
+    in_flight: tuple
+    claims: int
+    crashes: int
+    releases: int
+    ledger: tuple
+
+
+class Move(NamedTuple):
+    """A step: who does what; ``generation`` and ``task`` only if it was sent before a crash.
+
+    The clock is an actor, too: its action is the instant.
+    """
+
+    actor: str
+    action: str | int
+    generation: int | None = None
+    task: int | None = None
+
+
+class Transition(NamedTuple):
+    """A move, the state before and after it, what was held and sent along, and what came back."""
+
+    before: State
+    move: Move
+    after: State
+    held: Held | None
+    returned: object
+
+    @property
+    def claim(self):
+        """The claim that was sent, or None."""
+        return self.held and self.held.claim
+
+
+class Failed(str):
+    """What SQLite says of a statement that it cannot run to its end; nothing has changed then."""
+
+    def __bool__(self):
+        return False
+
+
+MOST_STEPS = 100_000  # of SQLite's machine for one statement; a claim among few rows takes 200
+LONGEST = 10_000  # bytes of a value, or of a statement
+MEMORY = {}  # (SQL of a verb) -> {(rows, arguments): (what came back, rows)}
+STATEMENTS = {
+    "commit_run": ("commit_run", "commit_run.lease"),
+    "exhaust": ("exhaust", "exhaust.run"),
+}
+
+
+class Machine:
+    """The steps of one protocol in one scope."""
+
+    def __init__(self, protocol, scope):
+        self.scope = scope
+        self.store = Store(":memory:", protocol)
+        self.store.limit(steps=MOST_STEPS, size=LONGEST)
+        self._loaded = None
+        self._memory = {}
+        for verb in (
+            "claim",
+            "look",
+            "take",
+            "renew",
+            "finish",
+            "ack",
+            "release",
+            "commit_run",
+            "exhaust",
+        ):
+            text = tuple(protocol[name] for name in STATEMENTS.get(verb, (verb,)))
+            self._memory[verb] = MEMORY.setdefault(text, {})
+
+    def close(self):
+        self.store.close()
+
+    def start(self):
+        """The state at t=1, the tasks having been enqueued at t=0."""
+        scope = self.scope
+        runs = [f"run-{number + 1}" for number in range(scope.runs)]
+        tasks = tuple(
+            Task(number + 1, runs[number % scope.runs], "pending", 0, None, None, 0, 0)
+            for number in range(scope.tasks)
+        )
+        runs = tuple(Run(run, "active", 0, None, None) for run in runs)
+        budget = scope.claims, scope.crashes, scope.releases
+        return State(1, tasks, runs, (None,) * scope.workers, (), *budget, (0,) * scope.tasks)
+
+    def transitions(self, state):
+        """Every step that can be taken from a state."""
+        for number, name in enumerate(self.scope.names):
+            holds = state.workers[number]
+            if isinstance(holds, Held):
+                yield from self._with_a_claim(state, number, name, holds)
+            elif state.claims:
+                yield self._without_a_claim(state, number, name, holds)
+        for number, held in enumerate(state.in_flight):
+            rest = state._replace(
+                in_flight=state.in_flight[:number] + state.in_flight[number + 1 :]
+            )
+            for action in self._requests(state, held):
+                yield self._arrive(state, rest, held, action)
+        for t in self._instants(state):
+            yield Transition(state, Move("t", t), state._replace(now=t), None, None)
+
+    def _instants(self, state):
+        """The instants that the clock may jump to."""
+        if self.scope.every_tick:
+            return (state.now + 1,) if state.now < self.scope.horizon else ()
+        ends = [task.lease_until for task in state.tasks if task.lease_until is not None]
+        instants = {*ends, *(end - 1 for end in ends), *(task.available_at for task in state.tasks)}
+        return sorted(t for t in instants if state.now < t <= self.scope.horizon)
+
+    def _without_a_claim(self, state, number, name, seen):
+        now, lease = state.now, self.scope.lease
+        if not self.scope.two_steps:
+            action, sent = "claim", (name, now, lease)
+        elif seen is None:
+            action, sent = "look", (now,)
+        else:
+            action, sent = "take", (name, seen, now, lease)
+        returned, tasks, runs = self.answer(action, state.tasks, state.runs, sent)
+        if isinstance(returned, Claim):
+            revision = next(run.revision for run in runs if run.id == returned.run_id)
+            holds = Held(returned, revision)
+        else:
+            holds = returned or None  # what it has seen
+        after = state._replace(
+            tasks=tasks,
+            runs=runs,
+            workers=_put(state.workers, number, holds),
+            claims=state.claims - isinstance(holds, Held),
+        )
+        return Transition(state, Move(name, action), after, None, returned)
+
+    def _requests(self, state, held):
+        """What a worker may send with its claim.
+
+        It renews if that can prolong its lease, it writes the run a second time if it may have
+        missed the answer, and it acknowledges what it has written.
+        """
+        yield from ("finish", "exhaust")
+        if held.claim.lease_until < state.now + self.scope.lease:
+            yield "renew"
+        if held.written < 2:
+            yield "commit_run"
+        if held.written:
+            yield "ack"
+        if state.releases:
+            yield "release"
+
+    def _with_a_claim(self, state, number, name, held):
+        for action in self._requests(state, held):
+            returned, tasks, runs = self._send(state, held, action)
+            if action == "renew" and returned:
+                holds = held._replace(claim=held.claim._replace(lease_until=returned))
+            elif returned == "committed":
+                holds = held._replace(written=held.written + 1)
+            elif (action, returned) in GO_ON:
+                holds = held
+            else:
+                holds = None
+            after = state._replace(
+                tasks=tasks,
+                runs=runs,
+                workers=_put(state.workers, number, holds),
+                releases=state.releases - (action == "release"),
+            )
+            yield Transition(state, Move(name, action), after, held, returned)
+        if not held.called:
+            yield self._call(state, number, name, held)
+        if state.crashes:
+            in_flight = state.in_flight
+            if len(in_flight) < self.scope.in_flight:
+                in_flight = tuple(sorted((*in_flight, held._replace(called=False))))
+            after = state._replace(
+                workers=_put(state.workers, number, None),
+                in_flight=in_flight,
+                crashes=state.crashes - 1,
+            )
+            yield Transition(state, Move(name, "crash"), after, held, None)
+
+    def _call(self, state, number, name, held):
+        task = held.claim.task_id - 1
+        acted = state.ledger[task]
+        more = not (acted and self.scope.idempotency_key)
+        after = state._replace(
+            workers=_put(state.workers, number, held._replace(called=True)),
+            ledger=_put(state.ledger, task, min(2, acted + more)),
+        )
+        return Transition(state, Move(name, "call_external"), after, held, None)
+
+    def _arrive(self, state, rest, held, action):
+        """A request that was sent before a crash reaches the file; nobody hears the answer."""
+        returned, tasks, runs = self._send(state, held, action)
+        claim = held.claim
+        task = claim.task_id if self.scope.tasks > 1 else None
+        move = Move(claim.owner, action, claim.generation, task)
+        releases = state.releases - (action == "release")
+        after = rest._replace(tasks=tasks, runs=runs, releases=releases)
+        return Transition(state, move, after, held, returned)
+
+    def _send(self, state, held, action):
+        claim = held.claim._replace(lease_until=0)
+        sent = self._arguments(action, held, state.now, claim)
+        return self.answer(action, state.tasks, state.runs, sent)
+
+    def _arguments(self, action, held, now, claim):
+        """What a worker sends along with a claim."""
+        if action == "renew":
+            return claim, now, self.scope.lease
+        if action == "finish":
+            return claim, now
+        if action == "ack":
+            return (claim,)
+        if action == "release":
+            return claim, now + self.scope.retry_delay
+        if action == "commit_run":
+            return claim, f"{claim.owner}'s result", held.revision, now
+        return claim, now, self.scope.max_attempts
+
+    def can_ever_be_claimed(self, state):
+        """Whether a claim finds a task long after every lease has ended."""
+        long_after = state.now + 1_000 * self.scope.lease
+        verb, sent = "claim", ("A", long_after, self.scope.lease)
+        if self.scope.two_steps:
+            verb, sent = "look", (long_after,)
+        return bool(self.answer(verb, state.tasks, state.runs, sent)[0])
+
+    def answer(self, verb, tasks, runs, sent):
+        """What comes back, and the rows then; asked of SQLite once and remembered."""
+        memory = self._memory[verb]
+        key = (tasks, runs, sent)
+        answer = memory.get(key)
+        if answer is None:
+            answer = memory[key] = self._run(verb, tasks, runs, sent)
+        return answer
+
+    def refusals(self, verb, tasks, runs, task_id, sent):
+        """The guards that say no to a statement about one task, as ``Store.refusals``."""
+        self._load(tasks, runs)
+        return self.store.refusals(verb, task_id, **sent)
+
+    def _load(self, tasks, runs):
+        store = self.store
+        if self._loaded == (tasks, runs):
+            return
+        store.fetch("DELETE FROM tasks")
+        store.fetch("DELETE FROM runs")
+        for run in runs:
+            store.fetch("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", run)
+        for task in tasks:
+            store.fetch("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", task)
+        self._loaded = (tasks, runs)
+
+    def _run(self, verb, tasks, runs, sent):
+        self._load(tasks, runs)
+        store = self.store
+        try:
+            returned = CALLS[verb](store, *sent)
+        except StoreError as error:
+            self._loaded = None
+            return Failed(str(error).removeprefix(":memory:: ").rstrip(".")), tasks, runs
+        most = max(statement.rows_changed for statement in store.ran)
+        if most > 1:
+            self._loaded = None
+            return Failed(f"it changes {most} rows at once"), tasks, runs
+        tasks = tuple(map(Task._make, store.fetch("SELECT * FROM tasks ORDER BY id")))
+        runs = tuple(map(Run._make, store.fetch("SELECT * FROM runs ORDER BY id")))
+        self._loaded = (tasks, runs)
+        return returned, tasks, runs
+
+
+CALLS = {
+    "claim": lambda store, owner, now, lease: store.claim(owner, now=now, lease=lease),
+    "look": lambda store, now: store.look(now=now),
+    "take": lambda store, owner, task, now, lease: store.take(owner, task, now=now, lease=lease),
+    "renew": lambda store, claim, now, lease: store.renew(claim, now=now, lease=lease),
+    "finish": lambda store, claim, now: store.finish(claim, now=now),
+    "ack": lambda store, claim: store.ack(claim),
+    "release": lambda store, claim, at: store.release(claim, available_at=at),
+    "commit_run": lambda store, claim, value, revision, now: store.commit_run(
+        claim, value, revision=revision, now=now
+    ),
+    "exhaust": lambda store, claim, now, most: store.exhaust(claim, now=now, max_attempts=most),
+}
+
+
+def _put(values, number, value):
+    return values[:number] + (value,) + values[number + 1 :]

@@ -1,0 +1,156 @@
+"""The search: every schedule of a scope, the shortest first, on the real statements."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+from leaselab.errors import InputError
+from leaselab.explore.machine import Machine
+from leaselab.explore.properties import PROPERTIES
+from leaselab.explore.schedule import ACTIONS, Schedule
+from leaselab.explore.scope import Scope
+from leaselab.explore.verdict import Finding, Verdict
+from leaselab.protocol import Protocol
+
+ENOUGH = 20_000  # of equally short schedules, so many are looked at for the one that tells best
+
+
+def explore(protocol=None, properties=None, scope=None):
+    """Try every schedule of a scope, and say of each property whether it holds.
+
+    The search is breadth first, so no schedule that breaks a property is shorter than the one shown.
+
+    Args:
+        protocol: the statements to run; the full protocol if none is given.
+        properties: names out of ``PROPERTIES``; all of them if none are given. A search ends as
+            soon as all that were asked for are broken.
+        scope: a ``Scope``; each property's own if none is given.
+
+    Returns a ``Verdict``.
+    """
+    protocol = protocol if protocol is not None else Protocol()
+    if not isinstance(protocol, Protocol):
+        raise InputError(f"a protocol is Protocol() or Protocol.without(…), not {protocol!r}.")
+    if not isinstance(scope, (Scope, type(None))):
+        raise InputError(f"a scope is Scope(…), not {scope!r}.")
+    names = [properties] if isinstance(properties, str) else properties or PROPERTIES
+    by_scope = defaultdict(list)
+    for name in names:
+        by_scope[scope or PROPERTIES[name].scope].append(PROPERTIES[name])
+    findings = {}
+    for where, kinds in by_scope.items():
+        findings |= Search(protocol, where, kinds).run()
+    return Verdict(protocol, {name: findings[name] for name in names})
+
+
+class Search:
+    """One search: breadth first, one level of equally long schedules after the other.
+
+    ``paths`` says for each state that was reached how many shortest schedules lead to it, and
+    ``parents`` by which moves from which states they do.
+    """
+
+    def __init__(self, protocol, scope, kinds):
+        self.protocol = protocol
+        self.scope = scope
+        self.open = {kind.name: kind for kind in kinds}
+        self.findings = {}
+        self.paths, self.parents = {}, {}
+        self.transitions = 0
+
+    def run(self):
+        """Search until everything asked for is known; returns a ``Finding`` by property's name."""
+        machine = Machine(self.protocol, self.scope)
+        try:
+            level = [machine.start()]
+            self.paths[level[0]] = 1
+            while level and self.open and len(self.paths) <= self.scope.cap:
+                level = self._next_level(machine, level)
+        finally:
+            machine.close()
+        for name, kind in self.open.items():
+            self.findings[name] = Finding(
+                kind,
+                self.protocol,
+                self.scope,
+                len(self.paths),
+                self.transitions,
+                complete=not level,
+            )
+        return self.findings
+
+    def _next_level(self, machine, level):
+        """The states that are first reached from this level; what was found on the way is noted."""
+        judges = defaultdict(list)
+        for kind in self.open.values():
+            for action in kind.actions:
+                judges[action].append(kind)
+        reached, found = {}, defaultdict(list)
+        paths, parents = self.paths, self.parents
+        for state in level:
+            ways = paths[state]
+            for transition in machine.transitions(state):
+                self.transitions += 1
+                _, move, after, _, _ = transition
+                for kind in judges.get(move.action, ()):
+                    reason = kind.judge(transition, machine)
+                    if reason:
+                        found[kind.name].append((transition, reason))
+                if after in reached:
+                    reached[after] += ways
+                    parents[after].append((state, move))
+                elif after not in paths:
+                    reached[after] = ways
+                    parents[after] = [(state, move)]
+        paths |= reached
+        for name, scenes in found.items():
+            self._note(self.open.pop(name), scenes)
+        return list(reached)
+
+    def _note(self, kind, scenes):
+        """What was found first, in the one of all equally short schedules that tells it best."""
+        best = min(
+            (
+                (_telling(schedule), schedule, reason)
+                for transition, reason in scenes
+                for schedule in self._schedules(transition, ENOUGH // len(scenes) + 1)
+            ),
+            key=lambda found: found[0],
+        )
+        _, moves, reason = best
+        self.findings[kind.name] = Finding(
+            kind,
+            self.protocol,
+            self.scope,
+            len(self.paths),
+            self.transitions,
+            schedule=Schedule(move for _, move in moves),
+            reason=reason,
+            equally_short=sum(self.paths[transition.before] for transition, _ in scenes),
+        )
+
+    def _schedules(self, transition, most):
+        """The shortest schedules that end in a transition, as (state, move), at most so many."""
+        unfinished = [((transition.before, transition.move),)]
+        while unfinished and most:
+            schedule = unfinished.pop()
+            state = schedule[0][0]
+            if state not in self.parents:
+                most -= 1
+                yield schedule
+            for parent, move in self.parents.get(state, ()):
+                unfinished.append(((parent, move), *schedule))
+
+
+def _telling(schedule):
+    """What tells best comes first: two workers, no crash, A before B, the clock right at an end."""
+    actors = [move.actor for _, move in schedule if move.actor != "t"]
+    crashes = sum(move.action == "crash" for _, move in schedule)
+    aside = sum(
+        move.action not in {task.lease_until for task in state.tasks}
+        for state, move in schedule
+        if move.actor == "t"
+    )
+    familiar = [ACTIONS.index(move.action) for _, move in schedule if move.actor != "t"]
+    order = [str(move) for _, move in schedule]
+    turns = sum(actor != last for last, actor in pairwise(actors))
+    return len(set(actors)) != 2, crashes, actors[0] != "A", turns, aside, familiar, order
