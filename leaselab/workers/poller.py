@@ -22,6 +22,11 @@ NAMES = (
 )
 
 
+def on_stderr(sentence):
+    """Say on the standard error what went wrong."""
+    print(f"leaselab: {sentence}", file=sys.stderr, flush=True)
+
+
 class LeaseLost(BaseException):
     """The lease is no longer believed in: the work ends at this step.
 
@@ -98,7 +103,7 @@ class Poller:
         max_attempts=MAX_ATTEMPTS,
         clock=None,
         tell=None,
-        complain=lambda sentence: print(f"leaselab: {sentence}", file=sys.stderr, flush=True),
+        complain=on_stderr,
         protocol=None,
         synchronous="FULL",
         busy_timeout=BUSY_TIMEOUT,
