@@ -57,16 +57,16 @@ class Workers:
         if name in self.processes and self.processes[name].poll() is None:
             raise InputError(f"{name} works already; kill or close it first.")
         before = len(self._events(name))
-        command = [
-            *(sys.executable, "-m", "leaselab.workers", "--db", str(self.path), "--name", name),
-            *("--lease", str(self.lease), "--interval", str(self.interval)),
-            *("--busy-timeout", str(self.busy_timeout), "--synchronous", SYNCHRONOUS),
-            *("--until-input-ends", *options),
-        ]
+        settings = {
+            "lease": self.lease,
+            "interval": self.interval,
+            "busy_timeout": self.busy_timeout,
+            "synchronous": SYNCHRONOUS,
+        }
         said = (self.folder / f"{len(self.processes)}.txt").open("ab")
         with said:
             self.processes[name] = psutil.Popen(
-                command,
+                command_of(self.path, name, *options, **settings),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
@@ -183,6 +183,21 @@ class Workers:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {PATIENCE} seconds for {what}; it did not come.")
             time.sleep(0.02)
+
+
+def command_of(path, name, *options, **settings):
+    """The command line of a worker that closes when its standard input ends.
+
+    Args:
+        path: the SQLite file.
+        name: the worker's name.
+        options: what comes last, as it stands, such as ``"--seconds", "2"``.
+        settings: options by name, such as ``busy_timeout=300``.
+    """
+    command = [sys.executable, "-m", "leaselab.workers", "--until-input-ends"]
+    for option, value in {"db": path, "name": name, **settings}.items():
+        command += [f"--{option.replace('_', '-')}", str(value)]
+    return [*command, *options]
 
 
 def _end(owner, processes, log, folder):
