@@ -21,7 +21,7 @@ OF_ITS_OWN = (
     if os.name == "posix"
     else {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 )
-SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
+LESSON_SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
 
 
 class Workers:
@@ -61,7 +61,7 @@ class Workers:
             "lease": self.lease,
             "interval": self.interval,
             "busy_timeout": self.busy_timeout,
-            "synchronous": SYNCHRONOUS,
+            "synchronous": LESSON_SYNCHRONOUS,
         }
         said = (self.folder / f"{len(self.processes)}.txt").open("ab")
         with said:
@@ -167,7 +167,9 @@ class Workers:
 
     def _open(self, name):
         busy_timeout = PATIENCE * 1000
-        return LoggedStore(self.path, name, synchronous=SYNCHRONOUS, busy_timeout=busy_timeout)
+        return LoggedStore(
+            self.path, name, synchronous=LESSON_SYNCHRONOUS, busy_timeout=busy_timeout
+        )
 
     def _process(self, name):
         if not self._lives(name):
