@@ -245,15 +245,14 @@ def trace_of(lines, workers=None):
         if line.row:
             tasks[line.task_id] = _since(start, line.row)
             runs[line.row["run_id"]] = line.run
+        is_a_time = line.action == "renew" and line.returned is not None
         events.append(
             Event(
                 t=last,
                 actor=line.actor,
                 action=line.action,
                 sent=_since(start, line.sent),
-                returned=_since(start, {"lease_until": line.returned})["lease_until"]
-                if line.action == "renew"
-                else line.returned,
+                returned=line.returned - start if is_a_time else line.returned,
                 task_id=line.task_id,
                 before=_since(start, line.before),
                 tasks=tuple(tasks[number] for number in sorted(tasks)),
