@@ -58,16 +58,16 @@ class Task:
         """
         stop_if_lost(self._heartbeat)
         result = call(*arguments)
-        if not self._heartbeat.held:
-            self._tell_dropped(self._heartbeat.reason)
-        stop_if_lost(self._heartbeat)
+        if reason := self._heartbeat.reason:
+            self._tell_dropped(reason)
+            raise LeaseLost(reason)
         return result
 
 
 def stop_if_lost(heartbeat):
     """Raise ``LeaseLost`` if the lease may not be believed in any more."""
-    if not heartbeat.held:
-        raise LeaseLost(heartbeat.reason)
+    if reason := heartbeat.reason:
+        raise LeaseLost(reason)
 
 
 class Poller:
