@@ -11,18 +11,17 @@ import sys
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import psutil
 import pytest
 
-from leaselab import Protocol, Store
+from leaselab import Store
 from leaselab.chart import Chart
 from leaselab.errors import InputError, StoreError
 from leaselab.workers import Clock, Heartbeat, LeaseLost, LoggedStore, Poller, Workers, trace_of
 from leaselab.workers.__main__ import main, parser, poller_of
 from leaselab.workers.log import FileGone
-from leaselab.workers.work import in_one_piece, with_result
+from leaselab.workers.work import with_result
 
 LEASE = 60
 
@@ -522,24 +521,30 @@ def test_nobody_who_hears_the_complaints_or_reads_the_lines_is_no_reason_to_stop
 # Closing
 
 
-def test_close_claims_no_more_but_keeps_the_heartbeat_until_the_work_has_ended(path, clock, log):
-    working, go_on = threading.Event(), threading.Event()
+class WorkThatWaits:
+    """Says when it has begun, and goes on when it may."""
 
-    def work(task):
-        working.set()
-        go_on.wait(20)
+    def __init__(self):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, task):
+        self.begun.set()
+        self.go_on.wait(20)
         return with_result(task)
 
+
+def test_close_claims_no_more_but_keeps_the_heartbeat_until_the_work_has_ended(path, clock, log):
+    work = WorkThatWaits()
     log.enqueue("run-2")
     worker = poller(path, clock, work)
     with worker:
-        working.wait(20)
+        work.begun.wait(20)
         worker.stop()
         for _ in range(4):  # longer than the lease
             clock.somebody_waits(clock.time + 20)
             clock.move(20)
         clock.somebody_waits(clock.time + 20)
-        go_on.set()
+        work.go_on.set()
     assert actions(log, "renew") == [("A", "claim"), ("A", "commit_run"), ("A", "ack")]
     assert actions(log).count(("A", "renew")) == 5
     assert log.store.task(2)["state"] == "pending"
@@ -558,22 +563,16 @@ def test_close_leaves_no_thread_no_handle_and_no_name_behind(path, clock):
 
 
 def test_close_waits_for_a_run_in_another_thread(path, clock, log):
-    working, go_on = threading.Event(), threading.Event()
-
-    def work(task):
-        working.set()
-        go_on.wait(20)
-        return with_result(task)
-
+    work = WorkThatWaits()
     worker = poller(path, clock, work)
     running = threading.Thread(target=worker.run)
     running.start()
-    working.wait(20)
+    work.begun.wait(20)
     closing = threading.Thread(target=worker.close)
     closing.start()
     closing.join(0.1)
     assert closing.is_alive()
-    go_on.set()
+    work.go_on.set()
     closing.join(20)
     running.join(20)
     assert log.store.task(1)["state"] == "done" and worker.error is None
