@@ -718,12 +718,12 @@ def test_a_locked_file_costs_a_round_and_no_more(path, clock, log):
     worker = poller(path, clock, complain=said.append)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    worker.recover()
+    assert not worker.recover()
     assert said == [said[0]] * 2  # the line that says it starts, and one round
     assert "is locked by another program for 0.02 seconds now" in said[0]
     other.execute("COMMIT")
     other.close()
-    worker.recover()
+    assert worker.recover()
     assert log.store.task(1)["state"] == "done"
     worker.close()
 
@@ -977,6 +977,26 @@ def test_once_does_what_is_there_prints_its_lines_and_ends(path):
     assert said[:3] == ["start", "claim", "renew"] and said[-3:] == ["commit_run", "ack", "close"]
     with Store(path) as store:
         assert [task["state"] for task in store.tasks()] == ["done", "pending"]
+
+
+def test_once_ends_with_1_when_a_result_could_not_be_written(path, tmp_path):
+    with Store(path) as store:
+        store.enqueue("run-1", now=Clock().now())
+    locks = (
+        "import sqlite3",
+        f"somebody = sqlite3.connect({str(path)!r}, check_same_thread=False)",
+        "def work(task): return somebody.execute('BEGIN IMMEDIATE') and 'never written'",
+    )
+    (tmp_path / "rude.py").write_text("\n".join(locks), encoding="utf-8")
+    command = [sys.executable, "-m", "leaselab.workers", "--db", str(path), "--name", "A"]
+    command += ["--once", "--work", "rude:work", "--lease", "300", "--busy-timeout", "50"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert f"\nleaselab: {path} is locked by another program" in run.stderr
+    assert all(line.startswith("leaselab: ") for line in run.stderr.splitlines()), run.stderr
+    assert run.returncode == 1
+    with Store(path) as store:
+        assert store.run("run-1")["value"] is None
 
 
 def test_a_worker_that_is_told_to_terminate_closes(path):

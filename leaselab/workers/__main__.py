@@ -28,11 +28,15 @@ def main(arguments=None):
         signal.signal(name, lambda *_: threading.Thread(target=poller.stop).start())
     if options.until_input_ends:
         threading.Thread(target=stop_with_input, args=(poller,), daemon=True).start()
+    failed = False
     try:
-        poller.recover() if options.once else poller.run()
+        if options.once:
+            failed = not poller.recover()
+        else:
+            poller.run()
     finally:
         poller.close()
-    return 0 if poller.error is None else 1
+    return 1 if failed or poller.error else 0
 
 
 def poller_of(options):

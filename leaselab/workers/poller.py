@@ -158,10 +158,15 @@ class Poller:
                 self._at_work = None
 
     def recover(self):
-        """What a start does: round after round, until there is nothing to claim at this moment."""
+        """What a start does: round after round, until there is nothing to claim at this moment.
+
+        Returns False if the file made a round fail, which ends it, too; else True.
+        """
         self._attempt(lambda: self._store.note("start"))
-        while not self._closing.is_set() and self._attempt(self.round):
-            pass
+        did = True
+        while did and not self._closing.is_set():
+            did = self._attempt(self.round)
+        return did is not None
 
     def run(self):
         """Recover, then poll, until ``close`` is called or the file is gone.
@@ -209,7 +214,7 @@ class Poller:
         self.close()
 
     def _attempt(self, call):
-        """Try to do something with the file. Returns what the call returns, False if it failed."""
+        """Try to do something with the file. Returns what the call returns, None if it failed."""
         try:
             return call()
         except FileGone as error:
@@ -218,7 +223,7 @@ class Poller:
             self.complain(str(error))
         except StoreError as error:  # the next round tries again
             self.complain(str(error))
-        return False
+        return None
 
     def _round(self):
         claimed_at = self.clock.steady()
