@@ -664,6 +664,24 @@ def test_a_clock_that_is_set_back_is_told_and_loses_nothing(path, clock, log):
     assert "A's clock was set back by 3600000 ms" in "\n".join(trace.lines)
 
 
+def test_when_a_clock_was_set_back_the_picture_goes_on_and_leases_end_later(path, clock, log):
+    with LoggedStore(path, "A", clock=clock) as a, LoggedStore(path, "B", clock=clock) as b:
+        claim = a.claim(LEASE)
+        clock.day -= 1_000
+        a.renew(claim, LEASE)
+        clock.move(10)
+        log.enqueue("run-2")
+        b.claim(LEASE)
+    trace = trace_of(log.lines())
+    assert [line for line in trace.lines if "clock" not in line][1:] == [
+        "t=0: A claims task 1: generation 1, lease [0, 60).",
+        "t=0: A renews generation 1: the lease now ends at 1060.",
+        "t=10: the client enqueues task 2: accepted, not yet done.",
+        "t=10: B claims task 2: generation 1, lease [10, 70).",
+    ]
+    assert [(lease.start, lease.end) for lease in trace.leases] == [(0, 1060), (10, 70)]
+
+
 # What goes wrong
 
 
