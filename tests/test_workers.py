@@ -865,14 +865,19 @@ def test_closing_the_workers_leaves_no_process_and_no_folder(workers):
     assert not workers.folder.exists()
 
 
-def test_a_worker_ends_when_whoever_started_it_is_gone(tmp_path):
+@pytest.mark.parametrize("asleep", [False, True], ids=["awake", "suspended"])
+def test_a_worker_ends_when_whoever_started_it_is_gone(asleep, tmp_path):
     code = (
         "import time; from leaselab.workers import Workers; workers = Workers(); "
-        "workers.start('A'); print(workers.processes['A'].pid, flush=True); time.sleep(60)"
+        f"workers.start('A'); {asleep} and workers.suspend('A'); "
+        "print(workers.processes['A'].pid, flush=True); time.sleep(60)"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,  # as a notebook's kernel is started
     )
     worker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()

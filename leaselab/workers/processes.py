@@ -15,9 +15,11 @@ from leaselab.errors import InputError
 from leaselab.workers.log import LoggedStore, trace_of
 
 PATIENCE = 15  # seconds; a loaded machine starts a process in a few
-# An interrupt of the notebook's kernel is none of the workers'.
+# An interrupt of the notebook's kernel is none of the workers', so each has a process group of its
+# own. It stays in the kernel's session, so that POSIX calls the group orphaned when the kernel is
+# gone: if its worker is suspended, the system sends it SIGHUP, which ends it, and SIGCONT.
 OF_ITS_OWN = (
-    {"start_new_session": True}
+    {"process_group": 0}
     if os.name == "posix"
     else {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 )
@@ -31,7 +33,8 @@ class Workers:
         lease, interval: milliseconds; the heartbeat is a third of the lease.
 
     ``end()`` ends every process and deletes the files; workers that are forgotten do so by
-    themselves. A worker closes when the process that started it is gone, unless it is suspended.
+    themselves. A worker closes when the process that started it is gone. One that is suspended ends
+    then, too, if that process led a session, as a notebook's kernel does; but not on Windows.
     """
 
     def __init__(self, *, lease=900, interval=100):
