@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from leaselab.workers import LoggedStore
+from leaselab.workers.processes import command_of
 from leaselab.workers.work import with_result
 
 LEASE = 300
@@ -99,17 +100,18 @@ class Chaos:
                 assert process.returncode in (*KILLED, 1), (name, process.returncode)
                 if process is not self.killed and process.returncode in KILLED:
                     self.poisoned += 1
-            command = [
-                *(sys.executable, "-m", "leaselab.workers", "--until-input-ends"),
-                *("--db", str(self.path), "--name", name, "--work", "chaos:work"),
-                *("--lease", str(LEASE), "--interval", "10", "--busy-timeout", str(LEASE // 3)),
-                *("--max-attempts", str(MAX_ATTEMPTS)),
-            ]
+            settings = {
+                "work": "chaos:work",
+                "lease": LEASE,
+                "interval": 10,
+                "busy_timeout": LEASE // 3,
+                "max_attempts": MAX_ATTEMPTS,
+            }
             self.began[name] = self._lines_so_far()
             here = str(Path(__file__).parent)
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
             self.processes[name] = psutil.Popen(
-                command,
+                command_of(self.path, name, **settings),
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

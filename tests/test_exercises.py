@@ -295,24 +295,18 @@ def is_slow_three_times(lab):
     lab.exhaust("A")
 
 
-def stops_before_the_fourth_claim(lab):
+def stops_before_the_fourth_claim(lab, **limit):
     lab.enqueue()
     lab.claim("A")
     lab.release("A")
     lab.claim("A")
     lab.play_to(30).finish("A")
     lab.claim("A")
-    lab.exhaust("A")
+    lab.exhaust("A", **limit)
 
 
 def brings_a_limit_of_its_own(lab):
-    lab.enqueue()
-    lab.claim("A")
-    lab.release("A")
-    lab.claim("A")
-    lab.play_to(30).finish("A")
-    lab.claim("A")
-    lab.exhaust("A", max_attempts=2)
+    stops_before_the_fourth_claim(lab, max_attempts=2)
 
 
 WRONG = [

@@ -154,7 +154,7 @@ WORKERS = [
     ),
     (
         "poller.py",
-        "        stop_if_lost(self._heartbeat)\n        return result",
+        "            raise LeaseLost(reason)\n        return result",
         "        return result",
         "test_a_request_under_way_may_end_and_its_result_is_dropped_and_said_so",
     ),

@@ -11,18 +11,17 @@ import sys
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import psutil
 import pytest
 
-from leaselab import Protocol, Store
+from leaselab import Store
 from leaselab.chart import Chart
 from leaselab.errors import InputError, StoreError
 from leaselab.workers import Clock, Heartbeat, LeaseLost, LoggedStore, Poller, Workers, trace_of
 from leaselab.workers.__main__ import main, parser, poller_of
 from leaselab.workers.log import FileGone
-from leaselab.workers.work import in_one_piece, with_result
+from leaselab.workers.work import with_result
 
 LEASE = 60
 
@@ -522,24 +521,30 @@ def test_nobody_who_hears_the_complaints_or_reads_the_lines_is_no_reason_to_stop
 # Closing
 
 
-def test_close_claims_no_more_but_keeps_the_heartbeat_until_the_work_has_ended(path, clock, log):
-    working, go_on = threading.Event(), threading.Event()
+class WorkThatWaits:
+    """Says when it has begun, and goes on when it may."""
 
-    def work(task):
-        working.set()
-        go_on.wait(20)
+    def __init__(self):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, task):
+        self.begun.set()
+        self.go_on.wait(20)
         return with_result(task)
 
+
+def test_close_claims_no_more_but_keeps_the_heartbeat_until_the_work_has_ended(path, clock, log):
+    work = WorkThatWaits()
     log.enqueue("run-2")
     worker = poller(path, clock, work)
     with worker:
-        working.wait(20)
+        work.begun.wait(20)
         worker.stop()
         for _ in range(4):  # longer than the lease
             clock.somebody_waits(clock.time + 20)
             clock.move(20)
         clock.somebody_waits(clock.time + 20)
-        go_on.set()
+        work.go_on.set()
     assert actions(log, "renew") == [("A", "claim"), ("A", "commit_run"), ("A", "ack")]
     assert actions(log).count(("A", "renew")) == 5
     assert log.store.task(2)["state"] == "pending"
@@ -558,22 +563,16 @@ def test_close_leaves_no_thread_no_handle_and_no_name_behind(path, clock):
 
 
 def test_close_waits_for_a_run_in_another_thread(path, clock, log):
-    working, go_on = threading.Event(), threading.Event()
-
-    def work(task):
-        working.set()
-        go_on.wait(20)
-        return with_result(task)
-
+    work = WorkThatWaits()
     worker = poller(path, clock, work)
     running = threading.Thread(target=worker.run)
     running.start()
-    working.wait(20)
+    work.begun.wait(20)
     closing = threading.Thread(target=worker.close)
     closing.start()
     closing.join(0.1)
     assert closing.is_alive()
-    go_on.set()
+    work.go_on.set()
     closing.join(20)
     running.join(20)
     assert log.store.task(1)["state"] == "done" and worker.error is None
@@ -665,6 +664,24 @@ def test_a_clock_that_is_set_back_is_told_and_loses_nothing(path, clock, log):
     assert "A's clock was set back by 3600000 ms" in "\n".join(trace.lines)
 
 
+def test_when_a_clock_was_set_back_the_picture_goes_on_and_leases_end_later(path, clock, log):
+    with LoggedStore(path, "A", clock=clock) as a, LoggedStore(path, "B", clock=clock) as b:
+        claim = a.claim(LEASE)
+        clock.day -= 1_000
+        a.renew(claim, LEASE)
+        clock.move(10)
+        log.enqueue("run-2")
+        b.claim(LEASE)
+    trace = trace_of(log.lines())
+    assert [line for line in trace.lines if "clock" not in line][1:] == [
+        "t=0: A claims task 1: generation 1, lease [0, 60).",
+        "t=0: A renews generation 1: the lease now ends at 1060.",
+        "t=10: the client enqueues task 2: accepted, not yet done.",
+        "t=10: B claims task 2: generation 1, lease [10, 70).",
+    ]
+    assert [(lease.start, lease.end) for lease in trace.leases] == [(0, 1060), (10, 70)]
+
+
 # What goes wrong
 
 
@@ -719,12 +736,12 @@ def test_a_locked_file_costs_a_round_and_no_more(path, clock, log):
     worker = poller(path, clock, complain=said.append)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    worker.recover()
+    assert not worker.recover()
     assert said == [said[0]] * 2  # the line that says it starts, and one round
     assert "is locked by another program for 0.02 seconds now" in said[0]
     other.execute("COMMIT")
     other.close()
-    worker.recover()
+    assert worker.recover()
     assert log.store.task(1)["state"] == "done"
     worker.close()
 
@@ -848,14 +865,19 @@ def test_closing_the_workers_leaves_no_process_and_no_folder(workers):
     assert not workers.folder.exists()
 
 
-def test_a_worker_ends_when_whoever_started_it_is_gone(tmp_path):
+@pytest.mark.parametrize("asleep", [False, True], ids=["awake", "suspended"])
+def test_a_worker_ends_when_whoever_started_it_is_gone(asleep, tmp_path):
     code = (
         "import time; from leaselab.workers import Workers; workers = Workers(); "
-        "workers.start('A'); print(workers.processes['A'].pid, flush=True); time.sleep(60)"
+        f"workers.start('A'); {asleep} and workers.suspend('A'); "
+        "print(workers.processes['A'].pid, flush=True); time.sleep(60)"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,  # as a notebook's kernel is started
     )
     worker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
@@ -978,6 +1000,26 @@ def test_once_does_what_is_there_prints_its_lines_and_ends(path):
     assert said[:3] == ["start", "claim", "renew"] and said[-3:] == ["commit_run", "ack", "close"]
     with Store(path) as store:
         assert [task["state"] for task in store.tasks()] == ["done", "pending"]
+
+
+def test_once_ends_with_1_when_a_result_could_not_be_written(path, tmp_path):
+    with Store(path) as store:
+        store.enqueue("run-1", now=Clock().now())
+    locks = (
+        "import sqlite3",
+        f"somebody = sqlite3.connect({str(path)!r}, check_same_thread=False)",
+        "def work(task): return somebody.execute('BEGIN IMMEDIATE') and 'never written'",
+    )
+    (tmp_path / "rude.py").write_text("\n".join(locks), encoding="utf-8")
+    command = [sys.executable, "-m", "leaselab.workers", "--db", str(path), "--name", "A"]
+    command += ["--once", "--work", "rude:work", "--lease", "300", "--busy-timeout", "50"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert f"\nleaselab: {path} is locked by another program" in run.stderr
+    assert all(line.startswith("leaselab: ") for line in run.stderr.splitlines()), run.stderr
+    assert run.returncode == 1
+    with Store(path) as store:
+        assert store.run("run-1")["value"] is None
 
 
 def test_a_worker_that_is_told_to_terminate_closes(path):

@@ -11,28 +11,32 @@ from functools import partial
 
 from leaselab.errors import InputError, StoreError
 from leaselab.store import BUSY_TIMEOUT, SYNCHRONOUS
-from leaselab.workers.poller import INTERVAL, LEASE, MAX_ATTEMPTS, Poller
+from leaselab.workers.poller import INTERVAL, LEASE, MAX_ATTEMPTS, Poller, on_stderr
 
 
 def main(arguments=None):
     """Run one worker until it is told to close. Returns the exit status."""
     options = parser().parse_args(arguments)
-    warnings.showwarning = lambda message, *_: complain(message)
+    warnings.showwarning = lambda message, *_: on_stderr(message)
     try:
         poller = poller_of(options)
     except (InputError, StoreError) as error:
-        complain(error)
+        on_stderr(error)
         return 1
     for name in (signal.SIGTERM, signal.SIGINT):
         # In a thread: this one may be waiting on the very event that is to be set.
         signal.signal(name, lambda *_: threading.Thread(target=poller.stop).start())
     if options.until_input_ends:
         threading.Thread(target=stop_with_input, args=(poller,), daemon=True).start()
+    failed = False
     try:
-        poller.recover() if options.once else poller.run()
+        if options.once:
+            failed = not poller.recover()
+        else:
+            poller.run()
     finally:
         poller.close()
-    return 0 if poller.error is None else 1
+    return 1 if failed or poller.error else 0
 
 
 def poller_of(options):
@@ -48,7 +52,6 @@ def poller_of(options):
         synchronous=options.synchronous,
         busy_timeout=options.busy_timeout,
         tell=tell,
-        complain=complain,
     )
 
 
@@ -95,11 +98,6 @@ def tell(line):
     with ONE_AT_A_TIME:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-
-
-def complain(sentence):
-    """Say on the standard error what went wrong."""
-    print(f"leaselab: {sentence}", file=sys.stderr, flush=True)
 
 
 ONE_AT_A_TIME = threading.Lock()

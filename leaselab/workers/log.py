@@ -233,6 +233,8 @@ class LoggedStore:
 def trace_of(lines, workers=None):
     """The trace of a real run; its times are milliseconds since the first line.
 
+    Where the clock was set back they go on from the line before, and leases end by so much later.
+
     Args:
         lines: the texts of ``LoggedStore.lines``, or what one worker has printed.
         workers: the names of the lanes; by default those who have lines, in alphabetical order.
@@ -241,19 +243,22 @@ def trace_of(lines, workers=None):
     start = parsed[0].t if parsed else 0
     events, tasks, runs, last = [], {}, {}, 0
     for line in parsed:
-        last = max(last, line.t - start)  # a clock that was set back does not turn the picture back
+        back = last - (line.t - start)
+        if back > 0:  # the clock was set back, and comes to what lies ahead by so much later
+            start -= back
+            tasks = {number: _since(-back, row) for number, row in tasks.items()}
+        last = line.t - start
         if line.row:
             tasks[line.task_id] = _since(start, line.row)
             runs[line.row["run_id"]] = line.run
+        is_a_time = line.action == "renew" and line.returned is not None
         events.append(
             Event(
                 t=last,
                 actor=line.actor,
                 action=line.action,
                 sent=_since(start, line.sent),
-                returned=_since(start, {"lease_until": line.returned})["lease_until"]
-                if line.action == "renew"
-                else line.returned,
+                returned=line.returned - start if is_a_time else line.returned,
                 task_id=line.task_id,
                 before=_since(start, line.before),
                 tasks=tuple(tasks[number] for number in sorted(tasks)),

@@ -22,6 +22,11 @@ NAMES = (
 )
 
 
+def on_stderr(sentence):
+    """Say on the standard error what went wrong."""
+    print(f"leaselab: {sentence}", file=sys.stderr, flush=True)
+
+
 class LeaseLost(BaseException):
     """The lease is no longer believed in: the work ends at this step.
 
@@ -53,16 +58,16 @@ class Task:
         """
         stop_if_lost(self._heartbeat)
         result = call(*arguments)
-        if not self._heartbeat.held:
-            self._tell_dropped(self._heartbeat.reason)
-        stop_if_lost(self._heartbeat)
+        if reason := self._heartbeat.reason:
+            self._tell_dropped(reason)
+            raise LeaseLost(reason)
         return result
 
 
 def stop_if_lost(heartbeat):
     """Raise ``LeaseLost`` if the lease may not be believed in any more."""
-    if not heartbeat.held:
-        raise LeaseLost(heartbeat.reason)
+    if reason := heartbeat.reason:
+        raise LeaseLost(reason)
 
 
 class Poller:
@@ -98,7 +103,7 @@ class Poller:
         max_attempts=MAX_ATTEMPTS,
         clock=None,
         tell=None,
-        complain=lambda sentence: print(f"leaselab: {sentence}", file=sys.stderr, flush=True),
+        complain=on_stderr,
         protocol=None,
         synchronous="FULL",
         busy_timeout=BUSY_TIMEOUT,
@@ -153,10 +158,15 @@ class Poller:
                 self._at_work = None
 
     def recover(self):
-        """What a start does: round after round, until there is nothing to claim at this moment."""
+        """What a start does: round after round, until there is nothing to claim at this moment.
+
+        Returns False if the file made a round fail, which ends it, too; else True.
+        """
         self._attempt(lambda: self._store.note("start"))
-        while not self._closing.is_set() and self._attempt(self.round):
-            pass
+        did = True
+        while did and not self._closing.is_set():
+            did = self._attempt(self.round)
+        return did is not None
 
     def run(self):
         """Recover, then poll, until ``close`` is called or the file is gone.
@@ -204,7 +214,7 @@ class Poller:
         self.close()
 
     def _attempt(self, call):
-        """Try to do something with the file. Returns what the call returns, False if it failed."""
+        """Try to do something with the file. Returns what the call returns, None if it failed."""
         try:
             return call()
         except FileGone as error:
@@ -213,7 +223,7 @@ class Poller:
             self.complain(str(error))
         except StoreError as error:  # the next round tries again
             self.complain(str(error))
-        return False
+        return None
 
     def _round(self):
         claimed_at = self.clock.steady()

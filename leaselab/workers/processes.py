@@ -15,13 +15,15 @@ from leaselab.errors import InputError
 from leaselab.workers.log import LoggedStore, trace_of
 
 PATIENCE = 15  # seconds; a loaded machine starts a process in a few
-# An interrupt of the notebook's kernel is none of the workers'.
+# An interrupt of the notebook's kernel is none of the workers', so each has a process group of its
+# own. It stays in the kernel's session, so that POSIX calls the group orphaned when the kernel is
+# gone: if its worker is suspended, the system sends it SIGHUP, which ends it, and SIGCONT.
 OF_ITS_OWN = (
-    {"start_new_session": True}
+    {"process_group": 0}
     if os.name == "posix"
     else {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 )
-SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
+LESSON_SYNCHRONOUS = "NORMAL"  # a kill loses nothing, and nobody cuts the power of a lesson
 
 
 class Workers:
@@ -31,7 +33,8 @@ class Workers:
         lease, interval: milliseconds; the heartbeat is a third of the lease.
 
     ``end()`` ends every process and deletes the files; workers that are forgotten do so by
-    themselves. A worker closes when the process that started it is gone, unless it is suspended.
+    themselves. A worker closes when the process that started it is gone. One that is suspended ends
+    then, too, if that process led a session, as a notebook's kernel does; but not on Windows.
     """
 
     def __init__(self, *, lease=900, interval=100):
@@ -57,16 +60,16 @@ class Workers:
         if name in self.processes and self.processes[name].poll() is None:
             raise InputError(f"{name} works already; kill or close it first.")
         before = len(self._events(name))
-        command = [
-            *(sys.executable, "-m", "leaselab.workers", "--db", str(self.path), "--name", name),
-            *("--lease", str(self.lease), "--interval", str(self.interval)),
-            *("--busy-timeout", str(self.busy_timeout), "--synchronous", SYNCHRONOUS),
-            *("--until-input-ends", *options),
-        ]
+        settings = {
+            "lease": self.lease,
+            "interval": self.interval,
+            "busy_timeout": self.busy_timeout,
+            "synchronous": LESSON_SYNCHRONOUS,
+        }
         said = (self.folder / f"{len(self.processes)}.txt").open("ab")
         with said:
             self.processes[name] = psutil.Popen(
-                command,
+                command_of(self.path, name, *options, **settings),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
@@ -167,7 +170,9 @@ class Workers:
 
     def _open(self, name):
         busy_timeout = PATIENCE * 1000
-        return LoggedStore(self.path, name, synchronous=SYNCHRONOUS, busy_timeout=busy_timeout)
+        return LoggedStore(
+            self.path, name, synchronous=LESSON_SYNCHRONOUS, busy_timeout=busy_timeout
+        )
 
     def _process(self, name):
         if not self._lives(name):
@@ -183,6 +188,21 @@ class Workers:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {PATIENCE} seconds for {what}; it did not come.")
             time.sleep(0.02)
+
+
+def command_of(path, name, *options, **settings):
+    """The command line of a worker that closes when its standard input ends.
+
+    Args:
+        path: the SQLite file.
+        name: the worker's name.
+        options: what comes last, as it stands, such as ``"--seconds", "2"``.
+        settings: options by name, such as ``busy_timeout=300``.
+    """
+    command = [sys.executable, "-m", "leaselab.workers", "--until-input-ends"]
+    for option, value in {"db": path, "name": name, **settings}.items():
+        command += [f"--{option.replace('_', '-')}", str(value)]
+    return [*command, *options]
 
 
 def _end(owner, processes, log, folder):
