@@ -1,6 +1,6 @@
 """The bench: leaselab beside others, as ratios of what is measured in one and the same run.
 
-``python tests/bench.py`` measures all; with ``queues``, ``panel`` or ``start``, that part alone.
+``python tests/bench.py`` measures all; with ``queues``, ``panel``, ``start`` or ``search``, that part alone.
 What is compared is measured in turns, so that a busy machine slows all of it down alike. A missed
 target is said in the table, and is no failure: the machines that run this are shared.
 """
@@ -11,7 +11,7 @@ import sqlite3
 import sys
 from importlib import import_module
 
-PARTS = ("queues", "panel", "start")
+PARTS = ("queues", "panel", "start", "search")
 
 
 def main(parts):

@@ -6,6 +6,7 @@ asked once and remembered. What is written here is how a worker behaves: it hold
 time, calls the service once for each, and drops a claim that the file refuses.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from leaselab.errors import StoreError
@@ -77,6 +78,9 @@ class Move(NamedTuple):
     action: str | int
     generation: int | None = None
     task: int | None = None
+
+
+move_of = cache(Move)  # there are few, and each is needed often
 
 
 class Transition(NamedTuple):
@@ -157,13 +161,11 @@ class Machine:
             elif state.claims:
                 yield self._without_a_claim(state, number, name, holds)
         for number, held in enumerate(state.in_flight):
-            rest = state._replace(
-                in_flight=state.in_flight[:number] + state.in_flight[number + 1 :]
-            )
+            rest = state.in_flight[:number] + state.in_flight[number + 1 :]
             for action in self._requests(state, held):
                 yield self._arrive(state, rest, held, action)
         for t in self._instants(state):
-            yield Transition(state, Move("t", t), state._replace(now=t), None, None)
+            yield Transition(state, move_of("t", t), state._replace(now=t), None, None)
 
     def _instants(self, state):
         """The instants that the clock may jump to."""
@@ -193,7 +195,7 @@ class Machine:
             workers=_put(state.workers, number, holds),
             claims=state.claims - isinstance(holds, Held),
         )
-        return Transition(state, Move(name, action), after, None, returned)
+        return Transition(state, move_of(name, action), after, None, returned)
 
     def _requests(self, state, held):
         """What a worker may send with its claim.
@@ -201,15 +203,8 @@ class Machine:
         It renews if that can prolong its lease, it writes the run a second time if it may have
         missed the answer, and it acknowledges what it has written.
         """
-        yield from ("finish", "exhaust")
-        if held.claim.lease_until < state.now + self.scope.lease:
-            yield "renew"
-        if held.written < 2:
-            yield "commit_run"
-        if held.written:
-            yield "ack"
-        if state.releases:
-            yield "release"
+        may_renew = held.claim.lease_until < state.now + self.scope.lease
+        return _chosen(may_renew, held.written, state.releases > 0)
 
     def _with_a_claim(self, state, number, name, held):
         for action in self._requests(state, held):
@@ -222,13 +217,9 @@ class Machine:
                 holds = held
             else:
                 holds = None
-            after = state._replace(
-                tasks=tasks,
-                runs=runs,
-                workers=_put(state.workers, number, holds),
-                releases=state.releases - (action == "release"),
-            )
-            yield Transition(state, Move(name, action), after, held, returned)
+            workers = _put(state.workers, number, holds)
+            after = _sent(state, action, tasks, runs, workers, state.in_flight)
+            yield Transition(state, move_of(name, action), after, held, returned)
         if not held.called:
             yield self._call(state, number, name, held)
         if state.crashes:
@@ -240,7 +231,7 @@ class Machine:
                 in_flight=in_flight,
                 crashes=state.crashes - 1,
             )
-            yield Transition(state, Move(name, "crash"), after, held, None)
+            yield Transition(state, move_of(name, "crash"), after, held, None)
 
     def _call(self, state, number, name, held):
         task = held.claim.task_id - 1
@@ -250,25 +241,24 @@ class Machine:
             workers=_put(state.workers, number, held._replace(called=True)),
             ledger=_put(state.ledger, task, min(2, acted + more)),
         )
-        return Transition(state, Move(name, "call_external"), after, held, None)
+        return Transition(state, move_of(name, "call_external"), after, held, None)
 
     def _arrive(self, state, rest, held, action):
         """A request that was sent before a crash reaches the file; nobody hears the answer."""
         returned, tasks, runs = self._send(state, held, action)
         claim = held.claim
         task = claim.task_id if self.scope.tasks > 1 else None
-        move = Move(claim.owner, action, claim.generation, task)
-        releases = state.releases - (action == "release")
-        after = rest._replace(tasks=tasks, runs=runs, releases=releases)
+        move = move_of(claim.owner, action, claim.generation, task)
+        after = _sent(state, action, tasks, runs, state.workers, rest)
         return Transition(state, move, after, held, returned)
 
     def _send(self, state, held, action):
-        claim = held.claim._replace(lease_until=0)
-        sent = self._arguments(action, held, state.now, claim)
+        sent = self._arguments(action, held, state.now)
         return self.answer(action, state.tasks, state.runs, sent)
 
-    def _arguments(self, action, held, now, claim):
-        """What a worker sends along with a claim."""
+    def _arguments(self, action, held, now):
+        """What a worker sends along with its claim."""
+        claim = held.claim
         if action == "renew":
             return claim, now, self.scope.lease
         if action == "finish":
@@ -346,6 +336,28 @@ CALLS = {
     ),
     "exhaust": lambda store, claim, now, most: store.exhaust(claim, now=now, max_attempts=most),
 }
+
+
+@cache
+def _chosen(may_renew, written, may_release):
+    may = {"renew": may_renew, "commit_run": written < 2, "ack": written, "release": may_release}
+    return ("finish", "exhaust", *(action for action, allowed in may.items() if allowed))
+
+
+def _sent(state, action, tasks, runs, workers, in_flight):
+    """The state after a request; written out, for most of the time of a search goes by here."""
+    releases = state.releases - (action == "release")
+    return State(
+        state.now,
+        tasks,
+        runs,
+        workers,
+        in_flight,
+        state.claims,
+        state.crashes,
+        releases,
+        state.ledger,
+    )
 
 
 def _put(values, number, value):

@@ -42,19 +42,26 @@ def explore(protocol=None, properties=None, scope=None):
     return Verdict(protocol, {name: findings[name] for name in names})
 
 
-class Search:
-    """One search: breadth first, one level of equally long schedules after the other.
+class Reached:
+    """A state that was reached: at which level, in how many shortest ways, and from where."""
 
-    ``paths`` says for each state that was reached how many shortest schedules lead to it, and
-    ``parents`` by which moves from which states they do.
-    """
+    __slots__ = ("level", "parents", "ways")
+
+    def __init__(self, level, ways, parents):
+        self.level = level
+        self.ways = ways
+        self.parents = parents
+
+
+class Search:
+    """One search: breadth first, one level of equally long schedules after the other."""
 
     def __init__(self, protocol, scope, kinds):
         self.protocol = protocol
         self.scope = scope
         self.open = {kind.name: kind for kind in kinds}
         self.findings = {}
-        self.paths, self.parents = {}, {}
+        self.reached = {}
         self.transitions = 0
 
     def run(self):
@@ -62,20 +69,13 @@ class Search:
         machine = Machine(self.protocol, self.scope)
         try:
             level = [machine.start()]
-            self.paths[level[0]] = 1
-            while level and self.open and len(self.paths) <= self.scope.cap:
+            self.reached[level[0]] = Reached(0, 1, [])
+            while level and self.open and len(self.reached) <= self.scope.cap:
                 level = self._next_level(machine, level)
         finally:
             machine.close()
         for name, kind in self.open.items():
-            self.findings[name] = Finding(
-                kind,
-                self.protocol,
-                self.scope,
-                len(self.paths),
-                self.transitions,
-                complete=not level,
-            )
+            self.findings[name] = self._finding(kind, complete=not level)
         return self.findings
 
     def _next_level(self, machine, level):
@@ -84,10 +84,9 @@ class Search:
         for kind in self.open.values():
             for action in kind.actions:
                 judges[action].append(kind)
-        reached, found = {}, defaultdict(list)
-        paths, parents = self.paths, self.parents
+        following, found, reached = [], defaultdict(list), self.reached
         for state in level:
-            ways = paths[state]
+            here = reached[state]
             for transition in machine.transitions(state):
                 self.transitions += 1
                 _, move, after, _, _ = transition
@@ -95,16 +94,21 @@ class Search:
                     reason = kind.judge(transition, machine)
                     if reason:
                         found[kind.name].append((transition, reason))
-                if after in reached:
-                    reached[after] += ways
-                    parents[after].append((state, move))
-                elif after not in paths:
-                    reached[after] = ways
-                    parents[after] = [(state, move)]
-        paths |= reached
+                there = reached.get(after)  # looked up once: to hash a state takes its time
+                if there is None:
+                    reached[after] = Reached(here.level + 1, here.ways, [(state, move)])
+                    following.append(after)
+                elif there.level > here.level:
+                    there.ways += here.ways
+                    there.parents.append((state, move))
         for name, scenes in found.items():
             self._note(self.open.pop(name), scenes)
-        return list(reached)
+        return following
+
+    def _finding(self, kind, **found):
+        return Finding(
+            kind, self.protocol, self.scope, len(self.reached), self.transitions, **found
+        )
 
     def _note(self, kind, scenes):
         """What was found first, in the one of all equally short schedules that tells it best."""
@@ -117,15 +121,11 @@ class Search:
             key=lambda found: found[0],
         )
         _, moves, reason = best
-        self.findings[kind.name] = Finding(
+        self.findings[kind.name] = self._finding(
             kind,
-            self.protocol,
-            self.scope,
-            len(self.paths),
-            self.transitions,
             schedule=Schedule(move for _, move in moves),
             reason=reason,
-            equally_short=sum(self.paths[transition.before] for transition, _ in scenes),
+            equally_short=sum(self.reached[transition.before].ways for transition, _ in scenes),
         )
 
     def _schedules(self, transition, most):
@@ -134,10 +134,11 @@ class Search:
         while unfinished and most:
             schedule = unfinished.pop()
             state = schedule[0][0]
-            if state not in self.parents:
+            parents = self.reached[state].parents
+            if not parents:
                 most -= 1
                 yield schedule
-            for parent, move in self.parents.get(state, ()):
+            for parent, move in parents:
                 unfinished.append(((parent, move), *schedule))
 
 
