@@ -153,6 +153,7 @@ class Chart(Picture):
         self.horizon = max(horizon or 0, trace.horizon, 1)
         self.sentence = trace.sentence
         self._differs = differs
+        self._clear = 14 if differs else 9  # how far above its mark a text begins
         if differs:
             self.sentence += " The pictures differ at t={} in what worker {} does.".format(*differs)
         self._tasks = [task["id"] for task in trace.tasks] or [1]
@@ -363,7 +364,7 @@ class Chart(Picture):
     def _draw_difference(self, t, worker):
         x, y = self._x(t), self._line(f"worker {worker}")
         self._plot([x], [y], marker="s", ms=17, mfc="none", mec=INK, mew=1.4, zorder=8)
-        left, side = (x - 13, "right") if x > RIGHT - 60 else (x + 13, "left")
+        left, side = (x - 15, "right") if x > RIGHT - 60 else (x + 15, "left")
         self._fixed(left, y + 7, "differs", ha=side, weight="bold")
 
     def _draw_claim(self, step, x, y, colour):
@@ -520,7 +521,7 @@ class Chart(Picture):
         places = [(level, aside) for level in range(3) for aside in asides]
         places += [(level, aside) for level in range(3) for aside in (1.7, -1.7)]
         for level, aside in places:
-            middle = y - 9 - box.height / 2 - level * ROW
+            middle = y - self._clear - box.height / 2 - level * ROW
             place = min(max(x + aside * (half + 2), 4 + half), WIDTH - 4 - half)
             label.set_position((place, middle))
             spot = self._box(label)

@@ -4,6 +4,8 @@ An answer is a function that is given a fresh lab and drives it by plain calls. 
 ``notebooks/solutions``, under the lesson's name.
 """
 
+import re
+
 from leaselab.errors import InputError, StoreError
 from leaselab.lab import Lab
 from leaselab.protocol import Protocol
@@ -298,6 +300,87 @@ def _asleep_and_accepted(answer):
         return "it claimed the task anew; its first claim should have sufficed."
 
 
+def _two_spares(answer):
+    from leaselab.explore import Scope, explore  # here: it needs matplotlib
+
+    quiet = Scope(in_flight=0)
+    given = answer()
+    guards = (given,) if isinstance(given, str) else tuple(given or ())
+    known = Protocol().guards
+    for guard in guards:
+        if guard not in known:
+            return f"{guard!r} is no guard; there are {', '.join(known)}."
+    if len(set(guards)) != 2 or len(guards) != 2:
+        return f"two guards are to be struck out, not {len(set(guards))}."
+    usual = explore(scope=quiet).broken
+    for guard in guards:
+        verdict = explore(Protocol().without(guard), scope=quiet)
+        for name in verdict.broken:
+            if name not in usual:
+                return f"without {guard} alone {name} is {verdict[name].sentence}."
+    both = explore(Protocol().without(*guards), "final", quiet)["final"]
+    if both.holds is not False:
+        return f"without both of them final {both.sentence}."
+
+
+FORBIDDEN = ("EXISTS", "OR", "MAX")
+
+
+def _all_four_in_other_words(answer):
+    from leaselab.explore import check  # here: it needs matplotlib
+
+    texts = answer()
+    names = ("claim", "renew", "finish", "commit_run")
+    if not isinstance(texts, dict) or sorted(texts) != sorted(names):
+        return f"answer() has to return a dict of four texts: {', '.join(names)}."
+    for name in names:
+        words = re.findall(r"\w+", re.sub("--.*", "", str(texts[name])).upper())
+        for word in FORBIDDEN:
+            if word in words:
+                return f"{name} has the word {word}."
+    for name in names:
+        grade = getattr(check, name)(texts[name])
+        if not grade.right:
+            return f"{name}: {repr(grade).removeprefix('Not yet').lstrip(':. ')}"
+
+
+def _asked(answer, protocol):
+    """A question and its fact, and the events of its schedule, under a protocol."""
+    lab = Lab(protocol=protocol)
+    try:
+        return answer(lab), lab.trace.events
+    finally:
+        lab.close()
+
+
+def _a_question_about_a_guard(answer):
+    asked, events = _asked(answer, Protocol())
+    if not isinstance(asked, tuple) or len(asked) != 3:
+        return "answer(lab) has to return three things: the question, the choices, the fact."
+    text, choices, fact = asked
+    if not isinstance(text, str) or not text.strip().endswith("?"):
+        return "a question is a text that ends in a question mark."
+    words = list(choices.values()) if isinstance(choices, dict) else []
+    if len(words) < 3 or not all(isinstance(each, str) and each.strip() for each in words):
+        return "the choices are a dict of three at least: a fact, and what it means in words."
+    if len(set(words)) < len(words):
+        return "two of the choices have the same words."
+    if fact not in tuple(choices):
+        return f"the fact is {fact!r}, and no choice says so."
+    if _asked(answer, Protocol()) != (asked, events):
+        return "played again, the schedule comes out otherwise."
+    for guard in Protocol().guards:
+        if guard == "claim.final":
+            continue
+        (_, _, other), its_events = _asked(answer, Protocol().without(guard))
+        if other != fact and other in tuple(choices) and its_events != events:
+            return None
+    return (
+        f"whichever guard is struck out, claim.final apart, the fact is {fact!r} or something that "
+        "no choice says."
+    )
+
+
 exercises = {
     "00_start_here": Exercise(
         "Let worker A hold the task with a lease that ends at t=37.",
@@ -412,5 +495,44 @@ exercises = {
             "workers.wait('A', 'ack').",
         ),
         _asleep_and_accepted,
+    ),
+    "11_break_a_guard": Exercise(
+        "Nothing is in flight: Scope(in_flight=0). Write answer(), which returns the names of two "
+        "guards. Struck out alone, neither is missed there: what holds with every guard still holds. "
+        "Struck out together, they let a task that has ended change once more, which breaks the "
+        "property final.",
+        (
+            "A task that has ended is not running, and has no lease. Which statements about a task "
+            "that somebody has claimed look at neither?",
+            "ack and release look at the owner and the generation only. While one of these two "
+            "guards is on, it does the other one's work.",
+        ),
+        _two_spares,
+    ),
+    "12_write_your_own": Exercise(
+        "Write all four statements anew, and none of them with the words EXISTS, OR or MAX. Write "
+        "answer(), which returns them as a dict: claim, renew, finish, commit_run, a text for each. All "
+        "four have to be right.",
+        (
+            "Whether a row exists can be counted, or looked for with IN. OR between two conditions on "
+            "lease_until is about NULL: COALESCE(lease_until, :now) is never NULL.",
+            "claim: run_id NOT IN (SELECT run_id FROM tasks WHERE lease_until > :now). renew: "
+            "IIF(lease_until > :now + :lease, …). commit_run: :task_id IN (SELECT id FROM tasks WHERE …). "
+            "finish has none of the three words anyway.",
+        ),
+        _all_four_in_other_words,
+    ),
+    "15_self_test": Exercise(
+        "Write a question about a guard other than claim.final. answer(lab) plays your schedule and "
+        "returns three things: the question, a dict of three choices or more (a fact, and what it means "
+        "in words), and the fact that came out. A wrong choice has to be what comes out if the guard "
+        "is struck out.",
+        (
+            "Take a schedule of a lesson in which the file refuses something, such as the late finish "
+            "of lesson 03. What would the row say if the guard were not there? That is a choice.",
+            "A claims at t=1, B takes over at t=31, A sends lab.finish('A') at t=32. As the fact take "
+            "lab.trace.tasks[0]['state'], and as choices what else the state could be.",
+        ),
+        _a_question_about_a_guard,
     ),
 }

@@ -44,10 +44,13 @@ NUMBERS = count(1)  # two panels on one page have charts of different height
 NO_CLAIM = ("none", "")  # ipywidgets takes the value None for "nothing is chosen"
 # A clear picture over the two layers has their alt text, which changes with the clock; they do not.
 CLEAR = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACH5BAEAAAAALAAAAAABAAEAAAICRAEAOw=="
-# The handle of an IntSlider has no name of its own; a screen reader needs one.
-NAME_THE_HANDLE = (
+# The handle of an IntSlider has no name of its own; a screen reader needs one. And an arrow key on a
+# dropdown is no shortcut of JupyterLab, which else goes to another cell.
+MIND_THE_KEYBOARD = (
     "for (const handle of document.querySelectorAll('.leaselab-clock .noUi-handle'))"
-    " handle.setAttribute('aria-label', 'now: the virtual clock')"
+    " handle.setAttribute('aria-label', 'now: the virtual clock');"
+    " for (const select of document.querySelectorAll('.leaselab select'))"
+    " select.setAttribute('data-lm-suppress-shortcuts', 'true')"
 )
 
 
@@ -385,7 +388,8 @@ LEASE_BUTTONS = {"just before the lease ends": -1, "when it ends": 0, "just afte
 
 def _html(height, *classes):
     """A piece of text of fixed height, so that nothing below it moves."""
-    html = widgets.HTML(layout={"height": f"{height}px", "overflow": "hidden", "margin": "1px 0"})
+    overflow = "hidden auto" if "leaselab-scroll" in classes else "hidden"
+    html = widgets.HTML(layout={"height": f"{height}px", "overflow": overflow, "margin": "1px 0"})
     for name in classes:
         html.add_class(name)
     return html
@@ -406,7 +410,7 @@ def _style(panel, height):
     css = (files("leaselab") / "panel.css").read_text(encoding="utf-8")
     for name, value in measures.items():
         css = css.replace(f"{{{name}}}", str(value))
-    return f'<style onload="{escape(NAME_THE_HANDLE)}">{css}</style>'
+    return f'<style onload="{escape(MIND_THE_KEYBOARD)}">{css}</style>'
 
 
 def _log_html(step):

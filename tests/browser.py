@@ -17,6 +17,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 from playwright.sync_api import expect, sync_playwright
 
 from leaselab.chart import LEFT, RIGHT
@@ -32,6 +33,7 @@ TOKEN = "a-token-for-the-tests"
 VIEWPORT = {"width": 1366, "height": 1400}
 THEMES = "@jupyterlab/apputils-extension:themes"
 WIDGET = "[data-mime-type='application/vnd.jupyter.widget-view+json']"
+ANY_PANEL = ".leaselab, .leaselab-guards, .leaselab-self-test"
 ERROR = "[data-mime-type='application/vnd.jupyter.stderr']"
 # Each cell has its number, or one has failed (that is how JupyterLab marks it).
 RAN = f"""() => document.querySelector("{ERROR}") ||
@@ -137,6 +139,14 @@ def set_up(address, plugin, settings):
     ask(f"{address}/lab/api/settings/{plugin}", "PUT", raw)
 
 
+def put_notebook(address, name, *cells):
+    """Give the JupyterLab at this address one more notebook, of cells made by nbformat."""
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    raw = json.dumps({"type": "notebook", "format": "json", "content": notebook}).encode()
+    ask(f"{address}/api/contents/{name}.ipynb", "PUT", raw)
+
+
 @contextmanager
 def chromium(home):
     """A Chromium without a window; it writes into the home directory, so it gets one of its own."""
@@ -178,6 +188,8 @@ class Reader:
         self.panels = self.page.locator(".leaselab")
         self.panel = self.panels.first
         if self.page.locator(WIDGET).count():
+            self.page.locator(ANY_PANEL).first.wait_for(timeout=60_000)
+        if self.panels.count():
             self.turn_to(0)
 
     def _listen(self, message):

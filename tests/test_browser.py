@@ -11,11 +11,12 @@ import browser
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import CHROMIUM, ROOT, Reader
+from browser import CHROMIUM, ROOT, Reader, put_notebook
 from playwright.sync_api import expect
 
 import leaselab
-from leaselab.panel import EARLIER, LEASE_BUTTONS
+from leaselab.explore import explore
+from leaselab.panel import EARLIER, LEASE_BUTTONS, TRUTHS
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # The words of a worker's buttons, by what a script lets the worker do.
@@ -201,7 +202,11 @@ def test_the_buttons_below_the_chart_do_what_the_plain_calls_do(reader, theme):
 def test_the_buttons_of_the_workers_do_what_the_plain_calls_do(reader, theme):
     """Each does by hand what the script will let it do next; in the end one does everything."""
     for plain in panels(reader, asking=False):
-        reader.panel.get_by_label("When it is called:").select_option(SLOW)
+        dropdown = reader.panel.get_by_label("When it is called:")
+        for _ in range(list(TRUTHS).index(SLOW)):
+            dropdown.press("ArrowDown")  # by keyboard: the page must not go to another cell
+        expect(dropdown).to_have_value(SLOW)
+        expect(dropdown).to_be_focused()
         plain.truth = {"acts_after": 20}
         while plain.future or plain.under_way:
             for step in plain.future[:1]:
@@ -235,3 +240,121 @@ def do_by_hand(reader, plain, worker, action, outcome="done"):
             reader.press(EARLIER, worker)
             plain.finish(worker, generation=earlier[-1].generation, task=earlier[-1].task_id)
     reader.sees(plain)
+
+
+# The panel of guards, in a small notebook of its own
+
+GUARD_PANEL = ".leaselab-guards"
+STRIKE = {
+    "mouse": lambda box: box.click(),
+    "mouse on the SQL": lambda box: box.click(position={"x": 300, "y": 8}, force=True),
+    "keyboard": lambda box: box.press("Space"),
+}
+# What stands on the panel, as soon as its title is what is told and all is drawn, or after half a
+# minute.
+READ_GUARDS = """async (panel, title) => {
+    const texts = name => [...panel.querySelectorAll(name)].map(part => part.textContent.trim());
+    const busy = () => texts('.leaselab-title')[0] !== title || /drawing/.test(panel.textContent);
+    const late = Date.now() + 30000;
+    do {
+        await new Promise(go => setTimeout(go, 20));
+    } while (busy() && Date.now() < late);
+    await Promise.all([...panel.querySelectorAll('img')].map(picture => picture.decode()));
+    return {
+        title: texts('.leaselab-title')[0],
+        verdicts: texts('td:last-child'),
+        schedule: texts('code').pop(),
+        alts: [...panel.querySelectorAll('img')].map(picture => picture.alt),
+        struck: [...panel.querySelectorAll('.leaselab-guard')]
+            .filter(guard => guard.querySelector('s')).map(guard => guard.textContent),
+    };
+}"""
+# Where everything stands that must not move: the parts of the panel, and what follows in the notebook.
+PLACES = """panel => {
+    const below = [...document.querySelectorAll('.jp-MarkdownCell')].pop(), rows = '.leaselab-guard';
+    const parts = [panel, ...panel.children, ...panel.querySelectorAll(rows), below];
+    const {x, y} = panel.querySelector('.leaselab-boxes > *').getBoundingClientRect();
+    const top = panel.getBoundingClientRect();
+    return parts.map(part => {
+        const box = part.getBoundingClientRect(), from = part.matches(rows) ? {x, y} : top;
+        return [box.x - from.x, box.y - from.y, box.width, box.height].map(Math.round);
+    });
+}"""
+# All but the charts, which can be scrolled.
+TOO_LONG = """panel => [...panel.querySelectorAll('th, td, button, .widget-html')]
+    .filter(part => part !== panel.lastElementChild)
+    .filter(part => part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight)
+    .map(part => part.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def guards(chromium, jupyterlab):
+    """A reader of a notebook that has the panel of guards and one line below it."""
+    code = "from leaselab.explore.panel import GuardPanel\nGuardPanel()"
+    cells = nbformat.v4.new_code_cell(code), nbformat.v4.new_markdown_cell("The page below.")
+    put_notebook(jupyterlab, "guards", *cells)
+    reader = Reader(chromium, jupyterlab, "guards")
+    reader.panel = reader.page.locator(GUARD_PANEL)
+    yield reader
+    reader.page.close()
+
+
+def says_what_the_search_says(reader, *guards):
+    """The panel shows the verdicts that ``explore`` gives without these guards, and their picture."""
+    verdict = explore(leaselab.Protocol.without(*guards))
+    told = f"Struck out: {', '.join(guards)}." if guards else "Every guard is on."
+    title = f"{told} Broken: {', '.join(verdict.broken)}."
+    seen = reader.panel.evaluate(READ_GUARDS, title)
+    assert seen["title"] == title
+    assert [said.removeprefix("\u25b8 ") for said in seen["verdicts"]] == [
+        finding.sentence.split(": ")[0] for finding in verdict.values()
+    ]
+    finding = verdict[verdict.broken[0]]
+    assert seen["schedule"] == str(finding.schedule)
+    assert seen["alts"] == [picture.sentence for picture in finding.charts()]
+    for guard, text in zip(guards, seen["struck"], strict=True):
+        assert guard in text and "struck out" in text
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_a_guard_is_struck_out_and_the_page_says_what_is_broken_then(guards, theme):
+    guards.change_theme(theme)
+    says_what_the_search_says(guards)
+    measures = guards.panel.evaluate(PLACES)
+    for guard, (by, strike) in zip(
+        ("finish.generation", "claim.one_per_run", "renew.from_now"), STRIKE.items()
+    ):
+        box = guards.panel.get_by_label(guard, exact=True)
+        strike(box)
+        says_what_the_search_says(guards, guard)
+        assert guards.panel.evaluate(PLACES) == measures
+        assert guards.panel.evaluate(TOO_LONG) == []
+        with guards.all_in_sight():
+            guards.photograph(f"guards without {guard} {theme}")
+            assert violations(guards.page, GUARD_PANEL) == {}
+        guards.press("every guard on again")
+        says_what_the_search_says(guards)
+        expect(guards.button("every guard on again")).to_be_disabled()
+    assert guards.panel.evaluate(PLACES) == measures
+    assert guards.errors == []
+
+
+def test_another_counterexample_is_chosen_by_keyboard(guards):
+    guards.panel.get_by_label("finish.generation", exact=True).press("Space")
+    says_what_the_search_says(guards, "finish.generation")
+    choice = guards.panel.get_by_label("What is drawn:")
+    choice.press("ArrowDown")
+    finding = explore(leaselab.Protocol.without("finish.generation"))["side_effect"]
+    expect(guards.panel.locator("code").last).to_have_text(str(finding.schedule))
+    guards.press("every guard on again")
+    says_what_the_search_says(guards)
+
+
+def test_who_clicks_faster_than_the_search_sees_the_verdict_of_the_last_click(guards):
+    boxes = ("finish.generation", "finish.running", "claim.final", "commit_run.owner")
+    for guard in (*boxes, *boxes[2:]):  # the last two are put on again
+        guards.panel.get_by_label(guard, exact=True).click()
+    says_what_the_search_says(guards, *boxes[:2])
+    guards.press("every guard on again")
+    says_what_the_search_says(guards)
+    assert guards.errors == []

@@ -309,6 +309,37 @@ def brings_a_limit_of_its_own(lab):
     stops_before_the_fourth_claim(lab, max_attempts=2)
 
 
+def strikes_out(*guards):
+    return lambda: guards
+
+
+def hands_in(**changed):
+    """The solution of lesson 12 with other texts for some of the four."""
+    return lambda: {**solution("12_write_your_own")(), **changed}
+
+
+STATES = {"running": "B holds it.", "done": "A's work is done.", "pending": "It waits."}
+
+
+def state(lab):
+    return lab.trace.tasks[0]["state"]
+
+
+def asks(text="What does the row say?", choices=STATES, fact=state, late=True):
+    """A finish that comes too late, or in time and then another claim, as a question."""
+
+    def answer(lab):
+        lab.enqueue()
+        lab.play_to(1).claim("A")
+        if late:
+            lab.play_to(31).claim("B")
+        lab.finish("A")
+        lab.play_to(31).claim("B")
+        return text, choices, fact(lab)
+
+    return answer
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
     (
@@ -349,6 +380,74 @@ WRONG = [
     ("09_attempt_limit", is_slow_three_times, "no worker has given the task back"),
     ("09_attempt_limit", stops_before_the_fourth_claim, "no exhaust was accepted"),
     ("09_attempt_limit", brings_a_limit_of_its_own, "the limit is 3, not 2"),
+    ("11_break_a_guard", strikes_out("ack.owner"), "two guards are to be struck out, not 1"),
+    ("11_break_a_guard", lambda: "ack.owner", "two guards are to be struck out, not 1"),
+    ("11_break_a_guard", strikes_out(*["ack.owner"] * 2), "two guards are to be struck out, not 1"),
+    ("11_break_a_guard", strikes_out("owner", "generation"), "'owner' is no guard; there are ack."),
+    (
+        "11_break_a_guard",
+        strikes_out("claim.final", "ack.owner"),
+        "without claim.final alone final is broken after 3 steps: A.claim A.finish B.claim",
+    ),
+    (
+        "11_break_a_guard",
+        strikes_out("finish.generation", "finish.running"),
+        "without finish.generation alone stale_commit is broken after 4 steps",
+    ),
+    (
+        "11_break_a_guard",
+        strikes_out("renew.owner", "renew.generation"),
+        "without both of them final holds in all",
+    ),
+    (
+        "11_break_a_guard",
+        strikes_out("ack.owner", "release.generation"),
+        "without both of them final holds in all",
+    ),
+    ("12_write_your_own", lambda: None, "has to return a dict of four texts: claim, renew, finish"),
+    ("12_write_your_own", lambda: {"claim": "UPDATE"}, "has to return a dict of four texts"),
+    ("12_write_your_own", hands_in(more="SELECT 1"), "has to return a dict of four texts"),
+    (
+        "12_write_your_own",
+        lambda: {name: Protocol()[name] for name in ("claim", "renew", "finish", "commit_run")},
+        "claim has the word EXISTS.",
+    ),
+    ("12_write_your_own", hands_in(renew=Protocol()["renew"]), "renew has the word MAX."),
+    ("12_write_your_own", hands_in(commit_run="update or ignore runs"), "has the word OR."),
+    ("12_write_your_own", hands_in(finish=None), "finish: a statement is a text, such as UPDATE"),
+    ("12_write_your_own", hands_in(claim="UPDATE tasks SET"), "claim: the statement breaks off"),
+    (
+        "12_write_your_own",
+        hands_in(
+            finish="UPDATE tasks SET state = :outcome, lease_owner = NULL, lease_until = NULL "
+            "WHERE id = :task_id AND lease_until > :now"
+        ),
+        "finish: \u201cNothing is accepted that was sent with an earlier generation than the row's",
+    ),
+    ("15_self_test", lambda lab: None, "answer(lab) has to return three things"),
+    ("15_self_test", lambda lab: ("Why?", STATES), "answer(lab) has to return three things"),
+    ("15_self_test", asks(text="The row."), "a question is a text that ends in a question mark"),
+    ("15_self_test", asks(choices=list(STATES)), "the choices are a dict of three at least"),
+    ("15_self_test", asks(choices={"running": "It runs.", "done": "Done."}), "of three at least"),
+    ("15_self_test", asks(choices={**STATES, "done": ""}), "the choices are a dict of three at"),
+    ("15_self_test", asks(choices={**STATES, "done": "It waits."}), "have the same words"),
+    (
+        "15_self_test",
+        asks(fact=lambda lab: "failed"),
+        "the fact is 'failed', and no choice says so",
+    ),
+    ("15_self_test", asks(fact=lambda lab: "running"), "whichever guard is struck out"),
+    (
+        "15_self_test",
+        asks(choices={"running": "B holds it.", "failed": "It failed.", "pending": "It waits."}),
+        "whichever guard is struck out",
+    ),
+    ("15_self_test", asks(late=False), "whichever guard is struck out, claim.final apart"),
+    (
+        "15_self_test",
+        lambda lab: ("What?", STATES, "done" if lab.protocol.struck_out else "running"),
+        "whichever guard is struck out",
+    ),
 ]
 
 
@@ -360,11 +459,38 @@ def test_a_typical_wrong_answer_is_told_what_is_missing(lesson, answer, reason, 
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_an_answer_that_stops_ends_in_a_sentence(lesson, capsys):
-    def typo(lab, truth=None):
+    def typo(lab=None, truth=None):
         lab.enqeue()
 
     assert said(capsys, lesson, typo).startswith("Not yet: your answer stopped with Attribute")
     assert said(capsys, lesson, None).startswith("Not yet: your answer stopped with TypeError")
+
+
+def test_a_question_whose_fact_is_a_matter_of_chance_is_refused(capsys):
+    chance = iter(["running", "done", "pending"])
+    answer = asks(fact=lambda lab: next(chance))
+    assert "played again, the schedule comes out otherwise" in said(capsys, "15_self_test", answer)
+
+
+def test_another_question_about_a_guard_is_accepted(capsys):
+    assert said(capsys, "15_self_test", asks()) == "Solved."
+    guards = {("generation",): "By its number.", ("owner",): "By its name.", (): "It is accepted."}
+
+    def answer(lab):
+        lab.enqueue()
+        for t in (1, 31):
+            lab.play_to(t).claim("A")
+        lab.ack("A", generation=1)
+        return "What refuses A's ack?", guards, lab.trace.events[-1].refusals or ()
+
+    assert said(capsys, "15_self_test", answer) == "Solved."
+
+
+def test_there_are_two_pairs_of_guards_and_their_order_does_not_matter(capsys):
+    for verb in ("ack", "release"):
+        pair = [f"{verb}.owner", f"{verb}.generation"]
+        assert said(capsys, "11_break_a_guard", strikes_out(*pair)) == "Solved."
+        assert said(capsys, "11_break_a_guard", strikes_out(*reversed(pair))) == "Solved."
 
 
 def test_an_answer_that_the_lab_refuses_ends_in_the_labs_sentence(capsys):

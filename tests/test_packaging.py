@@ -41,14 +41,25 @@ def test_importing_leaselab_pulls_in_no_pandas_matplotlib_or_ipywidgets():
 def test_nothing_below_imports_anything_above():
     """script -> Lab -> Trace -> table, chart, sentence, panel: one way."""
     order = [
-        *("errors", "protocol", "store", "trace", "scenarios", "question", "lab"),
+        *(
+            "errors",
+            "protocol",
+            "store",
+            "doctor",
+            "__main__",
+            "trace",
+            "scenarios",
+            "question",
+            "lab",
+        ),
         *("chart", "cost_chart", "lease_curve", "panel", "exercises"),
     ]
     check_order("", order)
     workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
     check_order("workers/", workers)
     explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix", "own"]
-    check_order("explore/", explore)
+    check_order("explore/", [*explore, "panel"])
+    check_order("self_test/", ["evidence", "choice", "questions", "panel"])
     for path in (ROOT / "leaselab" / "workers").glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^(from|import) leaselab\.(lab|panel|chart|question)\b", text, re.M)

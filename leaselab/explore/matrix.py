@@ -17,7 +17,7 @@ BACKED = {
         ("commit_run.running", "exhaust.running", "finish.running", "renew.running"),
         "only a running task has a lease_until, so the expiry tells already",
     ),
-    "exhaust.active_run": "a run that has failed fails again, and no statement makes a run done",
+    "exhaust.active_run": "the only other state that a run comes to is failed, and it would fail again",
     "renew.never_shorter": "no clock is behind in these scopes; lesson 07 has one that is",
 }
 
@@ -92,28 +92,31 @@ class Matrix(Picture):
         for line, (row, verdict) in enumerate(self.verdicts.items()):
             y = HEAD + line * ROW
             if line % 2 == 0:
-                band = Rectangle((12, y), WIDTH - 42, ROW, color=BAND, lw=0, zorder=1)
+                band = Rectangle((6, y), WIDTH - 36, ROW, color=BAND, lw=0, zorder=1)
                 self._axes.add_patch(band)
             self._text(
                 LEFT - 6, y + ROW / 2, row or "(every guard)", ha="right", va="center", size=8
             )
             for number, finding in enumerate(verdict.values()):
                 self._draw_cell(LEFT + number * width, y, width, finding)
-        said = "framed: broken; above the steps of the shortest schedule, below the states seen; else all states"
-        self._text(12, self.height - 14, said, va="center", size=8, color=FAINT)
+        said = (
+            "framed: broken, after so many steps; below them the states until then. "
+            "Else: all states, or the states until it was possible (can_...)."
+        )
+        self._text(12, self.height - 14, said, va="center", size=7.5, color=FAINT)
         return self._figure
 
     def _draw_cell(self, x, y, width, finding):
         steps, states = _cell(finding)
         middle, style = x + width / 2, {"ha": "center", "va": "center"}
         if not steps:
-            self._text(middle, y + ROW / 2, states, size=6.5, color=FAINT, **style)
+            self._text(middle, y + ROW / 2, states, size=5.8, color=FAINT, **style)
             return
         box = {"fc": "white", "ec": REJECTED, "lw": 1.4, "zorder": 3}
         self._axes.add_patch(Rectangle((x + 1, y + 1), width - 2, ROW - 2, **box))
-        size = 8 if len(steps) < 4 else 6
+        size = 8 if len(steps) < 4 else 5.5
         self._text(middle, y + 7.5, steps, size=size, weight="bold", color=REJECTED, **style)
-        self._text(middle, y + 17.5, states, size=6, **style)
+        self._text(middle, y + 17.5, states, size=5.8, **style)
 
 
 def _cell(finding):

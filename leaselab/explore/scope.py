@@ -59,16 +59,14 @@ class Scope:
         return WORKERS[: self.workers]
 
     def __str__(self):
-        service = "with" if self.idempotency_key else "without"
-        claim = "a claim in two steps" if self.two_steps else "a claim in one step"
-        clock = "every tick" if self.every_tick else "the instants that matter"
         return (
             f"{_count(self.workers, 'worker')}, {_count(self.tasks, 'task')} of "
             f"{_count(self.runs, 'run')}, {_count(self.claims, 'claim')}, "
             f"{_count(self.crashes, 'crash')}, {_count(self.releases, 'release')}, "
-            f"{_count(self.in_flight, 'request')} in flight, lease {self.lease}, t=1 to "
-            f"{self.horizon} ({clock}), {_count(self.max_attempts, 'attempt')}, {claim}, a service "
-            f"{service} an idempotency key"
+            f"{_count(self.in_flight, 'request')} in flight, {_count(self.max_attempts, 'attempt')}"
+            f"{', a claim in two steps' if self.two_steps else ''}; lease {self.lease}, "
+            f"t=1 to {self.horizon}{', every tick' if self.every_tick else ''}; "
+            f"{'an' if self.idempotency_key else 'no'} idempotency key"
         )
 
 

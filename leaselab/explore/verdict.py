@@ -110,7 +110,7 @@ class Finding:
 
     @property
     def test(self):
-        """A pytest function that fails as long as the property is broken."""
+        """A pytest file of one function, which fails as long as the property is broken."""
         calls = self._calls()
         if self.differs is not None:
             place = 1 + self.differs
@@ -122,8 +122,11 @@ class Finding:
                 f"{self.property.name} is broken under the full protocol, too: no step could be "
                 "expected to come out otherwise."
             )
+        names = ["Lab", *(name for name in ("Protocol", "Scenario") if f"{name}" in calls[0])]
         lines = "\n".join([f'"""{self.property.sentence}"""', *calls]).splitlines()
-        return "\n".join([f"def test_{self.property.name}():", *(f"    {line}" for line in lines)])
+        body = [f"    {line}".rstrip() for line in lines]
+        head = f"from leaselab import {', '.join(names)}"
+        return "\n".join([head, "", "", f"def test_{self.property.name}():", *body])
 
     def _play(self, protocol):
         if self.schedule is None:

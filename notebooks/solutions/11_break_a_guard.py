@@ -1,0 +1,2 @@
+def answer():
+    return "release.owner", "release.generation"
