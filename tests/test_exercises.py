@@ -309,6 +309,19 @@ def brings_a_limit_of_its_own(lab):
     stops_before_the_fourth_claim(lab, max_attempts=2)
 
 
+def writes_up(
+    *steps, source="our queue", broken="without finish.generation", damage="stale finish"
+):
+    """A late finish of A as a table, or other steps."""
+    late = (
+        *("0 | A | claim | generation 1", "30 | B | claim | generation 2"),
+        *("31 | A | finish 1 done | refused", "32 | B | finish 2 done | accepted"),
+    )
+    fields = ("incident: late", f"source: {source}", "what: late", "lease: 30", "workers: A, B")
+    broken = ("tasks: r1", f"broken: {broken}", f"damage: {damage} accepted")
+    return lambda: "\n".join([*fields, *broken, *(steps or late)])
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
     (
@@ -349,6 +362,32 @@ WRONG = [
     ("09_attempt_limit", is_slow_three_times, "no worker has given the task back"),
     ("09_attempt_limit", stops_before_the_fourth_claim, "no exhaust was accepted"),
     ("09_attempt_limit", brings_a_limit_of_its_own, "the limit is 3, not 2"),
+    ("13_field_incidents", lambda: None, "an incident is a text of a few lines, not None"),
+    ("13_field_incidents", lambda: "A was late.", "row 1: an incident begins with a line"),
+    ("13_field_incidents", writes_up("A | claims"), "row 9 has 2 columns, and not the four"),
+    ("13_field_incidents", writes_up(source="good_job #989"), "good_job #989 is in the lesson"),
+    ("13_field_incidents", writes_up(source="where you saw it"), "say in its source where you saw"),
+    (
+        "13_field_incidents",
+        writes_up("0 | A | claim | generation 1", "30 | B | claim | refused"),
+        "under the full protocol: Row 10: to B's claim at t=30 must come back 'refused', and 'gen",
+    ),
+    (
+        "13_field_incidents",
+        writes_up("0 | A | claim | generation 1", "1 | A | finish 1 done | accepted"),
+        "under the broken protocol: No damage: 'stale finish accepted' is promised",
+    ),
+    (
+        "13_field_incidents",
+        writes_up(broken="without finish.expiry"),
+        "under the broken protocol: No damage: 'stale finish accepted' is promised",
+    ),
+    (
+        "13_field_incidents",
+        writes_up(broken="in finish: generation = :generation => generation = "),
+        "the broken run of 'late' stops at t=31, with A's finish",
+    ),
+    ("13_field_incidents", writes_up(damage="great harm"), "has no damage 'great harm accepted'"),
 ]
 
 
@@ -360,11 +399,15 @@ def test_a_typical_wrong_answer_is_told_what_is_missing(lesson, answer, reason, 
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_an_answer_that_stops_ends_in_a_sentence(lesson, capsys):
-    def typo(lab, truth=None):
+    def typo(lab=None, truth=None):
         lab.enqeue()
 
     assert said(capsys, lesson, typo).startswith("Not yet: your answer stopped with Attribute")
     assert said(capsys, lesson, None).startswith("Not yet: your answer stopped with TypeError")
+
+
+def test_any_incident_that_shows_its_damage_is_accepted(capsys):
+    assert said(capsys, "13_field_incidents", writes_up()) == "Solved."
 
 
 def test_an_answer_that_the_lab_refuses_ends_in_the_labs_sentence(capsys):
