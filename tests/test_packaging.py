@@ -42,6 +42,7 @@ def test_nothing_below_imports_anything_above():
     """script -> Lab -> Trace -> table, chart, sentence, panel: one way."""
     order = [
         *("errors", "protocol", "store", "trace", "scenarios", "question", "lab"),
+        *("replay", "incidents"),
         *("chart", "cost_chart", "lease_curve", "panel", "exercises"),
     ]
     check_order("", order)
