@@ -201,8 +201,16 @@ class Chart(Picture):
         """All but title and now; what goes on as long as the clock does is drawn up to ``until``."""
         self._until = until
         self._draw_in_order(self.trace.steps)
-        if self._unsaid:  # little room: what was rejected is said first
-            self._draw_in_order(sorted(self.trace.steps, key=lambda step: not _rejected(step)))
+        if self._unsaid:  # little room: what differs is said first, then what was rejected
+            self._draw_in_order(
+                sorted(
+                    self.trace.steps,
+                    key=lambda step: (
+                        (step.t, step.actor) != self._differs,
+                        not _rejected(step),
+                    ),
+                )
+            )
 
     def _draw_in_order(self, steps):
         self._unsaid = False
@@ -364,8 +372,11 @@ class Chart(Picture):
     def _draw_difference(self, t, worker):
         x, y = self._x(t), self._line(f"worker {worker}")
         self._plot([x], [y], marker="s", ms=17, mfc="none", mec=INK, mew=1.4, zorder=8)
-        left, side = (x - 15, "right") if x > RIGHT - 60 else (x + 15, "left")
-        self._fixed(left, y + 7, "differs", ha=side, weight="bold")
+        others = [self._x(step.t) - x for step in self.trace.steps if step.actor == worker]
+        before, after = (any(13 < side * aside < 60 for aside in others) for side in (-1, 1))
+        on_the_left = x > RIGHT - 60 or (after and not before and x > LEFT + 60)
+        place, side = (x - 15, "right") if on_the_left else (x + 15, "left")
+        self._fixed(place, y + 7, "differs", ha=side, weight="bold")
 
     def _draw_claim(self, step, x, y, colour):
         if step.refused:

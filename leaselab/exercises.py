@@ -7,6 +7,7 @@ An answer is a function that is given a fresh lab and drives it by plain calls. 
 import re
 
 from leaselab.errors import InputError, StoreError
+from leaselab.incidents import read_incident
 from leaselab.lab import Lab
 from leaselab.protocol import Protocol
 from leaselab.scenarios import Scenario, Step
@@ -344,6 +345,27 @@ def _all_four_in_other_words(answer):
             return f"{name}: {repr(grade).removeprefix('Not yet').lstrip(':. ')}"
 
 
+# What the lesson has replayed already: a part of each source.
+IN_THE_LESSON = (
+    *("apscheduler #959", "delayed_job #554", "solid_queue PR #761", "aegra #502"),
+    *("orca #8452", "good_job #989"),
+)
+
+
+def _an_incident_of_your_own(answer):
+    incident = read_incident(answer())
+    if any(source in incident.source for source in IN_THE_LESSON):
+        return f"{incident.source} is in the lesson; write up one from your own work."
+    if "where you saw it" in incident.source:
+        return "say in its source where you saw it."
+    full = Lab.replay(incident)
+    if not full.as_promised:
+        return f"under the full protocol: {full.sentence}"
+    broken = Lab.replay(incident, broken=True)
+    if not broken.as_promised:
+        return f"under the broken protocol: {broken.sentence}"
+
+
 def _asked(answer, protocol):
     """A question and its fact, and the events of its schedule, under a protocol."""
     lab = Lab(protocol=protocol)
@@ -521,6 +543,19 @@ exercises = {
             "finish has none of the three words anyway.",
         ),
         _all_four_in_other_words,
+    ),
+    "13_field_incidents": Exercise(
+        "Write up one incident from your own work, or from a report that you know, as a table of its "
+        "own. Under the full protocol every step must come back as you say and no damage may show; under "
+        "the protocol that you break the damage must show. answer() returns the text.",
+        (
+            "Who believed that it still held the task, and what did it send? That step is the heart of "
+            "the table: under the full protocol it is refused. Strike out the guard that refuses it.",
+            "Four rows are enough: one worker claims, another one claims when the lease has ended, the "
+            "first one sends 'finish 1 done' and must be refused, the second one 'finish 2 done' and is "
+            "accepted. The skeleton's broken and damage lines fit these rows.",
+        ),
+        _an_incident_of_your_own,
     ),
     "15_self_test": Exercise(
         "Write a question about a guard other than claim.final. answer(lab) plays your schedule and "

@@ -154,6 +154,21 @@ class Lab:
         self.close = weakref.finalize(self, _remove, self.folder, self._open_stores)
         self._start_afresh([], 0)
 
+    @classmethod
+    def replay(cls, incident, *, broken=False):
+        """Play a field incident; returns a ``Replay``: step by step, whether what came back was expected.
+
+        Args:
+            incident: an ``Incident``, or the text of its table; see ``leaselab.incidents``.
+            broken: play it under the broken protocol that the incident names.
+        """
+        from leaselab.incidents import Incident, read_incident
+        from leaselab.replay import Replay
+
+        return Replay(
+            incident if isinstance(incident, Incident) else read_incident(incident), broken
+        )
+
     # What a worker, the client and the clock can do
 
     def enqueue(self, run_id="run-1", *, available_at=None):

@@ -257,6 +257,23 @@ def test_kinds_of_events_differ_by_shape_and_not_only_by_colour():
     assert {">", "X", "v", "^", "o", "x"} <= set(marks)
 
 
+def test_where_much_happens_at_once_what_differs_is_said_first_and_beside_the_others():
+    lab = Lab(protocol=Protocol.without("renew.generation", "finish.generation"))
+    lab.enqueue()
+    lab.claim("A")
+    lab.play_to(30).claim("A")
+    for t in (31, 32, 33):
+        lab.play_to(t).renew("A", generation=1)
+    lab.play_to(34).finish("A", generation=1)
+    texts = {
+        text.get_text(): text for text in Chart(lab.trace, differs=(31, "A")).figure().axes[0].texts
+    }
+    assert any("accepted at t=31" in text for text in texts)
+    assert texts["differs"].get_ha() == "right"  # on the right there is more to see
+    alone = Chart(lab.trace, differs=(0, "A")).figure().axes[0].texts
+    assert next(text for text in alone if text.get_text() == "differs").get_ha() == "left"
+
+
 # The sentences and the table
 
 

@@ -340,6 +340,19 @@ def asks(text="What does the row say?", choices=STATES, fact=state, late=True):
     return answer
 
 
+def writes_up(
+    *steps, source="our queue", broken="without finish.generation", damage="stale finish"
+):
+    """A late finish of A as a table, or other steps."""
+    late = (
+        *("0 | A | claim | generation 1", "30 | B | claim | generation 2"),
+        *("31 | A | finish 1 done | refused", "32 | B | finish 2 done | accepted"),
+    )
+    fields = ("incident: late", f"source: {source}", "what: late", "lease: 30", "workers: A, B")
+    broken = ("tasks: r1", f"broken: {broken}", f"damage: {damage} accepted")
+    return lambda: "\n".join([*fields, *broken, *(steps or late)])
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
     (
@@ -448,6 +461,32 @@ WRONG = [
         lambda lab: ("What?", STATES, "done" if lab.protocol.struck_out else "running"),
         "whichever guard is struck out",
     ),
+    ("13_field_incidents", lambda: None, "an incident is a text of a few lines, not None"),
+    ("13_field_incidents", lambda: "A was late.", "row 1: an incident begins with a line"),
+    ("13_field_incidents", writes_up("A | claims"), "row 9 has 2 columns, and not the four"),
+    ("13_field_incidents", writes_up(source="good_job #989"), "good_job #989 is in the lesson"),
+    ("13_field_incidents", writes_up(source="where you saw it"), "say in its source where you saw"),
+    (
+        "13_field_incidents",
+        writes_up("0 | A | claim | generation 1", "30 | B | claim | refused"),
+        "under the full protocol: Row 10: to B's claim at t=30 must come back 'refused', and 'gen",
+    ),
+    (
+        "13_field_incidents",
+        writes_up("0 | A | claim | generation 1", "1 | A | finish 1 done | accepted"),
+        "under the broken protocol: No damage: 'stale finish accepted' is promised",
+    ),
+    (
+        "13_field_incidents",
+        writes_up(broken="without finish.expiry"),
+        "under the broken protocol: No damage: 'stale finish accepted' is promised",
+    ),
+    (
+        "13_field_incidents",
+        writes_up(broken="in finish: generation = :generation => generation = "),
+        "the broken run of 'late' stops at t=31, with A's finish",
+    ),
+    ("13_field_incidents", writes_up(damage="great harm"), "has no damage 'great harm accepted'"),
 ]
 
 
@@ -491,6 +530,10 @@ def test_there_are_two_pairs_of_guards_and_their_order_does_not_matter(capsys):
         pair = [f"{verb}.owner", f"{verb}.generation"]
         assert said(capsys, "11_break_a_guard", strikes_out(*pair)) == "Solved."
         assert said(capsys, "11_break_a_guard", strikes_out(*reversed(pair))) == "Solved."
+
+
+def test_any_incident_that_shows_its_damage_is_accepted(capsys):
+    assert said(capsys, "13_field_incidents", writes_up()) == "Solved."
 
 
 def test_an_answer_that_the_lab_refuses_ends_in_the_labs_sentence(capsys):
