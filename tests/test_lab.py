@@ -28,8 +28,8 @@ def test_the_first_scenarios_are_those_of_the_reference(oracle):
 
 
 @pytest.mark.parametrize("key", KEYS[:5])
-def test_a_scenario_leaves_the_reference_trace(key, oracle):
-    lab = Lab(scenarios[key]).play()
+def test_a_scenario_leaves_the_reference_trace(key, oracle, either_server):
+    lab = Lab(scenarios[key], server=either_server).play()
     steps = lab.to_frame().to_dict("records")
     assert len(steps) == len(oracle[key]["steps"])
     for mine, reference in zip(steps, oracle[key]["steps"]):
