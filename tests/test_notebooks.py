@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LESSONS = [path.stem for path in PATHS]
 IGNORED = "nbval-ignore-output"
-WITHOUT_A_CLOCK = ("10_real_workers",)  # no virtual clock, so no panel
+WITHOUT_A_CLOCK = ("10_real_workers", "14_postgresql")  # no virtual clock, so no panel
 
 
 def cells(path, kind=None):

@@ -146,76 +146,59 @@ def test_the_servers_clock_counts_milliseconds_and_goes_on_within_a_transaction(
 # What only two connections at once can show
 
 
-def until_one_waits(store, patience=30):
-    """Return when some connection to this place waits for a lock."""
-    sql = (
-        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND application_name = current_setting('application_name')"
-    )
-    deadline = time.monotonic() + patience
-    while not store.fetch(sql):
-        assert time.monotonic() < deadline, "nobody waits"
-        time.sleep(0.01)
-
-
-def while_the_first_is_not_committed(stores, protocol):
+def while_the_first_is_not_committed(server, stores, protocol):
     """A claims in a transaction that stays open; B claims; A commits. Returns what each was given."""
-    a, b, watching = stores(protocol), stores(protocol), stores(protocol)
-    with ThreadPoolExecutor(1) as pool:
-        with a.transaction():
-            first = a.claim("A", now=1, lease=LEASE)
-            second = pool.submit(b.claim, "B", now=1, lease=LEASE)
-            try:
-                second.result(timeout=0.5)
-            except TimeoutError:
-                until_one_waits(watching)
-        return first, second.result()
+    a, b = stores(protocol), stores(protocol)
+    with a.transaction():
+        first = a.claim("A", now=1, lease=LEASE)
+        second = server.meanwhile(b.claim, "B", now=1, lease=LEASE)
+    return first, second.result()
 
 
-def test_the_files_claim_word_for_word_gives_one_task_to_two_workers(stores):
+def test_the_files_claim_word_for_word_gives_one_task_to_two_workers(server, stores):
     """The waiting UPDATE asks again only about the row it waited for, and that has its id still."""
     stores().enqueue("run-1", now=0)
     words = Protocol("postgres").with_statement("claim", Protocol()["claim"])
-    first, second = while_the_first_is_not_committed(stores, words)
+    first, second = while_the_first_is_not_committed(server, stores, words)
     assert (first.task_id, first.generation) == (1, 1)
     assert (second.task_id, second.generation) == (1, 2)
 
 
 @pytest.mark.parametrize("words", ["FOR UPDATE SKIP LOCKED", "FOR UPDATE"])
-def test_with_either_lock_the_second_is_given_nothing_or_the_next(words, stores):
+def test_with_either_lock_the_second_is_given_nothing_or_the_next(words, server, stores):
     store = stores()
     store.enqueue("run-1", now=0)
     claim = Protocol("postgres")["claim"].replace("FOR UPDATE SKIP LOCKED", words)
     protocol = Protocol("postgres").with_statement("claim", claim)
-    first, second = while_the_first_is_not_committed(stores, protocol)
+    first, second = while_the_first_is_not_committed(server, stores, protocol)
     assert (first.generation, second) == (1, None)
     store.enqueue("run-2", now=0)
     store.enqueue("run-3", now=0)
-    first, second = while_the_first_is_not_committed(stores, protocol)
+    first, second = while_the_first_is_not_committed(server, stores, protocol)
     assert (first.task_id, second.task_id) == (2, 3)
 
 
-def test_without_the_row_lock_a_claim_is_given_out_twice(stores):
+def test_without_the_row_lock_a_claim_is_given_out_twice(server, stores):
     stores().enqueue("run-1", now=0)
     protocol = Protocol("postgres").without("claim.row_lock")
-    first, second = while_the_first_is_not_committed(stores, protocol)
+    first, second = while_the_first_is_not_committed(server, stores, protocol)
     assert (first.generation, second.generation) == (1, 2)
 
 
-def test_two_claims_at_once_run_two_tasks_of_a_run_unless_the_index_refuses(stores):
+def test_two_claims_at_once_run_two_tasks_of_a_run_unless_the_index_refuses(server, stores):
     store = stores()
     for run_id in ("run-1", "run-1", "run-2"):
         store.enqueue(run_id, now=0)
-    first, second = while_the_first_is_not_committed(stores, None)
+    first, second = while_the_first_is_not_committed(server, stores, None)
     assert (first.task_id, second.task_id) == (1, 3)
 
 
-def test_without_the_index_not_exists_does_not_see_the_other_claim(stores):
+def test_without_the_index_not_exists_does_not_see_the_other_claim(server, stores):
     protocol = Protocol("postgres").without("schema.one_per_run")
     store = stores(protocol)
     for _ in range(2):
         store.enqueue("run-1", now=0)
-    first, second = while_the_first_is_not_committed(stores, protocol)
+    first, second = while_the_first_is_not_committed(server, stores, protocol)
     assert (first.task_id, second.task_id) == (1, 2)
     assert [task["state"] for task in store.tasks()] == ["running", "running"]
 
@@ -241,29 +224,28 @@ def test_a_claim_does_not_pass_over_an_ended_lease_of_its_run(stores):
     assert store.claim("B", now=35, lease=LEASE) == (1, "run-1", "B", 2, 65)
 
 
-def late_write(stores, protocol):
+def late_write(server, stores, protocol):
     """A writes under a live lease and has to wait for the run's row; meanwhile B's time has come.
 
     Returns what B was given, and what came back to A.
     """
-    a, b, other, watching = (stores(protocol) for _ in range(4))
+    a, b, other = (stores(protocol) for _ in range(3))
     other.enqueue("run-1", now=0)
     claim = a.claim("A", now=1, lease=LEASE)
-    with ThreadPoolExecutor(1) as pool:
-        with other.transaction():
-            other.fetch("SELECT 1 FROM runs FOR UPDATE")
-            written = pool.submit(a.commit_run, claim, "A's", revision=0, now=30)
-            until_one_waits(watching)
-            taken = b.claim("B", now=31, lease=LEASE)
-        return taken, written.result()
+    with other.transaction():
+        other.fetch("SELECT 1 FROM runs FOR UPDATE")
+        written = server.meanwhile(a.commit_run, claim, "A's", revision=0, now=30)
+        assert written.waited
+        taken = b.claim("B", now=31, lease=LEASE)
+    return taken, written.result()
 
 
-def test_between_the_look_at_the_lease_and_the_write_there_is_no_takeover(stores):
-    assert late_write(stores, None) == (None, "committed")
+def test_between_the_look_at_the_lease_and_the_write_there_is_no_takeover(server, stores):
+    assert late_write(server, stores, None) == (None, "committed")
 
 
-def test_without_its_row_lock_a_write_lands_after_the_takeover(stores):
-    taken, written = late_write(stores, Protocol("postgres").without("commit_run.row_lock"))
+def test_without_its_row_lock_a_write_lands_after_the_takeover(server, stores):
+    taken, written = late_write(server, stores, Protocol("postgres").without("commit_run.row_lock"))
     assert (taken.generation, written) == (2, "committed")
 
 
@@ -402,20 +384,31 @@ def test_a_row_that_another_connection_has_locked_is_named(server, place):
         assert store.finish(claim, now=2) is True
 
 
-def test_a_connection_that_is_ended_says_that_the_outcome_is_not_known(stores):
+def test_a_connection_that_is_ended_says_that_the_outcome_is_not_known(server, stores):
     store, other = stores(), stores()
     store.enqueue("run-1", now=0)
-    pid = store.fetch("SELECT pg_backend_pid()")[0][0]
     with pytest.raises(
         StoreError, match="gone; whether the last statement took effect is not known"
     ):
         with store.transaction():
             store.claim("A", now=1, lease=LEASE)
-            other.fetch("SELECT pg_terminate_backend(:pid::int, 5000)", {"pid": pid})
+            server.cut_off(store)
             store.tasks()
     with pytest.raises(StoreError, match="is closed; open a new one"):
         store.tasks()
     assert other.task(1)["state"] == "pending"
+
+
+def test_an_answer_that_is_lost_leaves_the_change_and_no_word_of_it(server, stores):
+    store, other = stores(), stores()
+    store.enqueue("run-1", now=0)
+    claim = store.claim("A", now=1, lease=LEASE)
+    server.cut_off(store, at_commit=True)
+    with pytest.raises(StoreError, match="whether the last statement took effect is not known"):
+        with store.transaction():
+            store.finish(claim, now=2)
+    assert other.task(1)["state"] == "done"
+    assert other.finish(claim, now=3) is False  # asked again, it is refused
 
 
 def test_a_server_that_is_stopped_in_mid_lesson_says_so():

@@ -5,6 +5,8 @@ import os
 import secrets
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from psycopg import conninfo
 from psycopg.sql import SQL, Identifier
@@ -13,7 +15,8 @@ from leaselab.errors import StoreError
 from leaselab.postgres.store import PostgresStore, connect
 
 URL = "LEASELAB_POSTGRES_URL"
-PATIENCE = 60  # seconds for a server to stop
+PATIENCE = 60  # seconds for a server to stop, and for a call to wait or to return
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
 
 
 class PostgresServer:
@@ -65,6 +68,23 @@ class PostgresServer:
         """A plain psycopg connection, without a store around it; as ``store``."""
         return connect(url or self.url)
 
+    def meanwhile(self, call, *args, **kwargs):
+        """Begin a verb of a store in a thread. Returns a ``Call`` once it has ended or waits."""
+        return Call(self, call, args, kwargs)
+
+    def cut_off(self, store, *, at_commit=False):
+        """End the connection of a store, as an administrator or a broken line would.
+
+        Args:
+            store: whose connection.
+            at_commit: not now, but when its next COMMIT has been sent: the server carries it out,
+                and the answer is lost.
+        """
+        if at_commit:
+            store.at_commit = lambda: self._wait_for_the_end_of(store.pid)
+        else:
+            self._connection.execute("SELECT pg_terminate_backend(%s::int, 5000)", (store.pid,))
+
     def close(self):
         """Drop what was made, and stop the server if it was started for the purpose."""
         if self._connection is not None and self._watcher is None:
@@ -83,6 +103,16 @@ class PostgresServer:
 
     def __exit__(self, *_):
         self.close()
+
+    def waits(self, store):
+        """Whether the connection of a store waits for a lock that another one holds."""
+        return bool(self._connection.execute(WAITING, (store.pid,)).fetchall())
+
+    def _wait_for_the_end_of(self, pid):
+        deadline = time.monotonic() + PATIENCE
+        there = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+        while self._connection.execute(there, (pid,)).fetchall() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _drop(self):
         """Drop the schemas, and end the connections that might still use them."""
@@ -108,3 +138,25 @@ class PostgresServer:
             self.close()
             raise StoreError(f"no PostgreSQL server could be started: {said['error']}")
         self.url = said["url"]
+
+
+class Call:
+    """A verb of a store that was begun in a thread of its own.
+
+    Attributes:
+        waited: whether it had to wait for a lock when ``meanwhile`` returned.
+    """
+
+    def __init__(self, server, call, args, kwargs):
+        pool = ThreadPoolExecutor(1)
+        self._future = pool.submit(call, *args, **kwargs)
+        pool.shutdown(wait=False)
+        self.waited = False
+        deadline = time.monotonic() + PATIENCE
+        while not self._future.done() and not self.waited and time.monotonic() < deadline:
+            self.waited = server.waits(call.__self__)
+            time.sleep(0.01)
+
+    def result(self):
+        """What the verb gives back, once it has ended."""
+        return self._future.result(PATIENCE)

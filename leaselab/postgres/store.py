@@ -19,6 +19,10 @@ from leaselab.store import BUSY_TIMEOUT, SYNCHRONOUS, Statement, Store
 MARK = "a table of leaselab"  # the comment that marks a table as ours
 OLDEST_POSTGRES = 15  # the oldest that the tests were run on
 CONNECT_TIMEOUT = 10  # seconds
+GONE = (
+    "the connection to {} is gone; whether the last statement took effect is not known. "
+    "Open a new store and read the row."
+)
 TRIES = 10  # of a claim that met another one of the same run
 COMMENTS = (  # on all that lies in the schema; asked of the table, for what a name means is cached
     "SELECT obj_description(oid, 'pg_class') FROM pg_class "
@@ -39,6 +43,10 @@ class PostgresStore(Store):
         synchronous: ``"FULL"``: every commit reaches the server's disk before the verb returns.
             ``"NORMAL"`` and ``"OFF"``: a crash of the server may lose the last commits.
         busy_timeout: how long a locked row is waited for, in milliseconds.
+
+    Attributes:
+        pid: the number of the server's process for this connection.
+        at_commit: called once the next COMMIT has been sent and the line was cut; None lets it live.
     """
 
     BEGIN = "BEGIN"  # it sees, statement by statement, what others have committed by then
@@ -52,7 +60,9 @@ class PostgresStore(Store):
         self.protocol = protocol or Protocol("postgres")
         self.ran = []
         self.path = place(url)
+        self.at_commit = None
         self._connection = connect(url)
+        self.pid = self._connection.info.backend_pid
         try:
             self._prepare()
         except BaseException:
@@ -124,6 +134,15 @@ class PostgresStore(Store):
     def _in_transaction(self):
         status = self._connection.info.transaction_status
         return status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def _commit(self):
+        if self.at_commit is not None:
+            self._connection.pgconn.send_query(b"COMMIT")
+            self._connection.pgconn.flush()
+            self.close()
+            self.at_commit()
+            raise StoreError(GONE.format(self.path))
+        super()._commit()
 
     def _rollback(self):
         if not self._connection.closed:  # a connection that is gone has nothing to roll back
@@ -287,10 +306,7 @@ def _sentence(where, busy_timeout, error):
     if "the connection is closed" in said:
         return f"this store of {where} is closed; open a new one."
     if isinstance(error, psycopg.OperationalError) and _is_gone(error, said):
-        return (
-            f"the connection to {where} is gone; whether the last statement took effect is not "
-            "known. Open a new store and read the row."
-        )
+        return GONE.format(where)
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
         return (
             f"{where} does not answer; is it running, and are host and port right? "
