@@ -414,6 +414,8 @@ def _brief(step):
     if step.action == "call_external":
         known = "key known" if step.sent["acted"] is False else None
         detail = "timeout" if step.returned == "timeout" else known
+    if step.action == "claim" and "now" in step.sent:
+        detail = f"clock at {step.sent['now']}"
     if step.refused:
         what = ("rejected " if step.action in COMMITS else "refused ") + what
         return f"{what} t={step.t} ({step.reason})"

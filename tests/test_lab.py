@@ -68,6 +68,25 @@ def test_the_same_calls_by_hand_leave_the_same_trace(key):
     assert by_hand.trace.events == Lab(scenarios[key]).play().trace.events
 
 
+def test_a_worker_whose_clock_is_ahead_takes_a_live_lease_and_the_trace_says_so(lab):
+    assert lab.play_to(15).claim("B", now=30) is None
+    assert "15: B's claim is refused: 30 < 31, A's lease is live." in lab.trace.lines[-1]
+    assert lab.claim("B", now=35) == 2
+    assert lab.trace.title == (
+        "t=15: B, whose clock says 35, claims task 1, which A holds until 31: generation 2, "
+        "lease to 65"
+    )
+    assert "claim t=15 (clock at 35)" in lab.trace.sentence
+    assert [(lease.start, lease.end) for lease in lab.trace.leases] == [(1, 31), (15, 65)]
+    assert lab.play_to(31).finish("A", generation=1) is False
+    assert lab.chart().png().startswith(b"\x89PNG")
+
+
+def test_a_clock_that_is_ahead_after_the_end_is_an_ordinary_takeover(lab):
+    lab.play_to(31).claim("B", now=40)
+    assert "B takes over: generation 2" in lab.trace.title
+
+
 # A claim in two steps, a clock that is behind, a question about a write
 
 

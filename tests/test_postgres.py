@@ -17,6 +17,7 @@ from leaselab import Lab, Protocol, scenarios
 from leaselab.errors import InputError, StoreError
 
 LEASE = 30
+pytestmark = pytest.mark.usefixtures("server")  # or all of this is skipped, with the reason
 
 
 @pytest.fixture
