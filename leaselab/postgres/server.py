@@ -16,6 +16,12 @@ from leaselab.postgres.store import PostgresStore, connect
 
 URL = "LEASELAB_POSTGRES_URL"
 PATIENCE = 60  # seconds for a server to stop, and for a call to wait or to return
+# What interrupts a notebook's cell, or closes its terminal, must not stop the server.
+OF_ITS_OWN = (
+    {"start_new_session": True}
+    if os.name == "posix"
+    else {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+)
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
 
 
@@ -124,13 +130,12 @@ class PostgresServer:
             self._connection.execute(drop)
 
     def _start(self):
-        # In a session of its own: what interrupts a notebook's cell must not stop the server.
         self._watcher = subprocess.Popen(
             [sys.executable, "-m", "leaselab.postgres.watcher"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,
+            **OF_ITS_OWN,
         )
         told = self._watcher.stdout.readline()
         said = json.loads(told) if told else {"error": "the server's process ended at once."}
