@@ -389,7 +389,8 @@ class Chart(Picture):
         else:
             self._arrow(x, y, self._lease_y(step.task_id, step.row["generation"]), colour, "-")
             self._mark(x, y, ">", colour)
-        self._label(x, y, step.action)
+        clock = f", clock at {step.sent['now']}" if "now" in step.sent else ""
+        self._label(x, y, step.action + clock)
 
     def _draw_call(self, step, x, y):
         arrives = step.sent.get("lost") != "request"

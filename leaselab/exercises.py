@@ -366,6 +366,53 @@ def _an_incident_of_your_own(answer):
         return f"under the broken protocol: {broken.sentence}"
 
 
+LOCK_CLAUSE = re.compile(r"\bFOR\s+(NO\s+KEY\s+)?(UPDATE|SHARE|KEY)|\bLOCK|advisory", re.IGNORECASE)
+
+
+def _repaired_without_a_lock(answer):
+    sql = answer(Protocol()["claim"])
+    if not isinstance(sql, str):
+        return f"your answer is to return the statement as a text, not {sql!r}."
+    if LOCK_CLAUSE.search(re.sub("--.*", "", sql)):
+        return "the statement asks for a lock of its own; do without FOR UPDATE and the like."
+    from leaselab.postgres import PostgresServer
+
+    protocol = Protocol("postgres").with_statement("claim", sql)
+    with PostgresServer() as server:
+        for committed in (True, False):
+            first, second, store = _two_claims(server, protocol, committed)
+            if first is None:
+                return "a task that waits is not given to the first who asks."
+            if committed and second is not None:
+                return (
+                    f"B was given task {second.task_id}, too, as generation {second.generation}; "
+                    "A's claim was live."
+                )
+            if not committed and second is None:
+                return "A's claim was rolled back, and B was given nothing."
+        if store.claim("A", now=30, lease=30) is not None:
+            return "at t=30 A is given a task that B holds until t=31."
+        third = store.claim("A", now=31, lease=30)
+        if third is None or third.generation != 2:
+            return "nobody takes the task over when its lease has ended, at t=31."
+        if not store.finish(third, now=32) or store.claim("B", now=99, lease=30) is not None:
+            return "a task that is done is claimed again."
+
+
+def _two_claims(server, protocol, committed):
+    """A claims in a transaction, B claims while it is open; then it is committed, or not.
+
+    Returns what each of them was given, and a store.
+    """
+    a, b = (server.store(place, protocol) for place in [server.fresh()] * 2)
+    a.enqueue("run-1", now=0)
+    a.fetch("BEGIN")
+    first = a.claim("A", now=1, lease=30)
+    second = server.meanwhile(b.claim, "B", now=1, lease=30)
+    a.fetch("COMMIT" if committed else "ROLLBACK")
+    return first, second.result(), b
+
+
 def _asked(answer, protocol):
     """A question and its fact, and the events of its schedule, under a protocol."""
     lab = Lab(protocol=protocol)
@@ -556,6 +603,18 @@ exercises = {
             "accepted. The skeleton's broken and damage lines fit these rows.",
         ),
         _an_incident_of_your_own,
+    ),
+    "14_postgresql": Exercise(
+        "Write answer(claim). You are given the text of leaselab/sql/claim.sql. Return a claim that "
+        "PostgreSQL does not give out twice, without FOR UPDATE or any other lock of your own. A "
+        "claim that comes too late may be given nothing.",
+        (
+            "When the waiting UPDATE goes on, it asks about the row again: not the inner SELECT, but "
+            "the WHERE of the UPDATE itself. What does that WHERE ask now, and what could it ask?",
+            "Add to the outer WHERE, just before RETURNING, what makes a task free: AND state IN "
+            "('pending', 'running') AND (lease_until IS NULL OR lease_until <= :now).",
+        ),
+        _repaired_without_a_lock,
     ),
     "15_self_test": Exercise(
         "Write a question about a guard other than claim.final. answer(lab) plays your schedule and "

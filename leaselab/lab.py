@@ -122,6 +122,8 @@ class Lab:
         scenario: what will happen if the reader only moves the clock; nothing if none is given.
         protocol: the statements to run; the full protocol if none is given.
         idempotency_key: whether a call of the service carries the task as its key.
+        server: a ``leaselab.postgres.PostgresServer``, on which the rows then lie instead of in a
+            file.
 
     Attributes:
         t: the clock, in virtual seconds. It only goes forward; ``back`` plays everything anew.
@@ -131,9 +133,11 @@ class Lab:
     ``close()`` deletes the files; a lab that is forgotten does so by itself.
     """
 
-    def __init__(self, scenario=None, *, protocol=None, idempotency_key=False):
+    def __init__(self, scenario=None, *, protocol=None, idempotency_key=False, server=None):
         self.scenario = scenario if scenario is not None else Scenario()
-        self.protocol = protocol if protocol is not None else Protocol()
+        self.server = server
+        full = Protocol() if server is None else Protocol("postgres")
+        self.protocol = protocol if protocol is not None else full
         if not isinstance(self.scenario, Scenario):
             raise InputError(f"a scenario is one of leaselab.scenarios, not {scenario!r}.")
         if not isinstance(self.protocol, Protocol):
@@ -175,9 +179,14 @@ class Lab:
         """The client writes a task down. Returns None: accepting is not doing."""
         return self._do("client", "enqueue", run_id=run_id, available_at=available_at)
 
-    def claim(self, worker):
-        """Claim the first task that may run. Returns the generation, or None if refused."""
-        return self._do(worker, "claim")
+    def claim(self, worker, *, now=None):
+        """Claim the first task that may run. Returns the generation, or None if refused.
+
+        Args:
+            worker: who claims.
+            now: what the worker's clock says, if it is not right; the lab's clock if None.
+        """
+        return self._do(worker, "claim", now=now)
 
     def look(self, worker):
         """The first half of a claim in two steps. Returns the task's id, or None if refused."""
@@ -422,7 +431,12 @@ class Lab:
     def rehearsal(self):
         """The trace that the script leaves if the reader changes nothing; played once, elsewhere."""
         if self._rehearsed is None:
-            lab = Lab(self.scenario, protocol=self.protocol, idempotency_key=self.idempotency_key)
+            lab = Lab(
+                self.scenario,
+                protocol=self.protocol,
+                idempotency_key=self.idempotency_key,
+                server=self.server,
+            )
             try:
                 self._rehearsed = lab.play().trace
             finally:
@@ -543,7 +557,7 @@ class Lab:
         if not self.close.alive:
             raise StoreError("this lab is closed and its files are deleted; make a new one.")
         for path in (self.path, self.service.path):
-            if not path.exists():
+            if not path.exists() and (path != self.path or self.server is None):
                 raise StoreError(f"{path} is gone; restart() begins again on a fresh file.")
         event = getattr(self, f"_{step.action}", self._submit)(step)
         self.events.append(event)
@@ -561,10 +575,12 @@ class Lab:
     def _claim(self, step):
         worker = self.workers[step.actor]
         tasks = self._reader.tasks()
-        claim = worker.store.claim(worker.name, now=self.t, lease=self.scenario.lease)
+        now = step.arguments.get("now", self.t)
+        claim = worker.store.claim(worker.name, now=now, lease=self.scenario.lease)
+        sent = {} if now == self.t else {"now": now}
         if claim:
-            return self._hold(worker, "claim", claim)
-        return self._nothing_found(worker, "claim", tasks)
+            return self._hold(worker, "claim", claim, sent)
+        return self._nothing_found(worker, "claim", tasks, sent)
 
     def _look(self, step):
         worker = self.workers[step.actor]
@@ -580,17 +596,18 @@ class Lab:
         claim = worker.store.take(worker.name, task_id, now=self.t, lease=lease)
         return self._hold(worker, "take", claim)
 
-    def _hold(self, worker, action, claim):
+    def _hold(self, worker, action, claim, sent=None):
         """A worker was given a claim: that is the one it believes in."""
         worker.drop()
         worker.held = claim
         ran = worker.store.ran
-        return self._event(worker.name, action, claim.generation, claim.task_id, ran)
+        return self._event(worker.name, action, claim.generation, claim.task_id, ran, sent=sent)
 
-    def _nothing_found(self, worker, action, tasks):
+    def _nothing_found(self, worker, action, tasks, sent=None):
         """No task may be claimed; the file says why of the first that is not final."""
         ran, task_id = worker.store.ran, _first_unfinished(tasks)
-        return self._event(worker.name, action, None, task_id, ran, asked=ran[0].sent)
+        asked = ran[0].sent
+        return self._event(worker.name, action, None, task_id, ran, sent=sent, asked=asked)
 
     def _submit(self, step):
         """Send a statement together with a claim; it arrives now, or at ``arrives_at``."""
@@ -746,6 +763,7 @@ class Lab:
         if not self.close.alive:
             raise StoreError("this lab is closed and its files are deleted; make a new one.")
         _close_and_delete(self._open_stores, self.path)
+        self.place = self.path if self.server is None else self.server.fresh()
         self.t = 0
         self.events = []
         self._in_flight = []
@@ -761,7 +779,8 @@ class Lab:
         self._pass_time(t)
 
     def _open(self):
-        store = Store(self.path, self.protocol)
+        open_store = Store if self.server is None else self.server.store
+        store = open_store(self.place, self.protocol)
         self._open_stores.append(store)
         return store
 

@@ -3,6 +3,9 @@
 A statement is one file in ``leaselab/sql``. A line that ends in ``-- guard: NAME`` is a guard: a
 condition that refuses something. ``Protocol.without`` strikes such lines out by turning them into
 SQL comments, so the text a reader sees is, letter by letter, the text that SQLite runs.
+
+Another engine has the same statements and guards. Where it needs other words, the file of the same
+name in a folder of its own, such as ``leaselab/sql/postgres``, takes the place of the first.
 """
 
 import re
@@ -15,6 +18,7 @@ from leaselab.errors import UnknownName
 
 GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
 STRUCK_OUT = "-- struck out: "
+ENGINES = ("sqlite", "postgres")
 IN_TWO_STEPS = {
     "look": "-- look: the choice of a claim on its own. Nothing is written.",
     "take": "-- take: what a claim writes, on its own. Nothing is asked again.",
@@ -38,22 +42,28 @@ class Protocol:
     ``protocol["finish"]`` is the text of ``finish.sql``. A verb of two statements has a second
     file, such as ``exhaust.run.sql``; its guards belong to the same verb. ``"look"`` and ``"take"``
     are the two halves of ``claim.sql``: a claim in two steps, as it must not be done.
+
+    Args:
+        engine: whose words the statements are in, ``"sqlite"`` or ``"postgres"``.
     """
 
-    def __init__(self):
+    def __init__(self, engine="sqlite"):
+        if engine not in ENGINES:
+            raise UnknownName(f"there is no engine {engine!r}; there are {', '.join(ENGINES)}.")
         folder = files("leaselab") / "sql"
-        self._statements = {
-            file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-            for file in sorted(folder.iterdir(), key=lambda file: file.name)
-            if file.name.endswith(".sql")
-        }
+        self.engine = engine
+        self._statements = _texts(folder)
+        if engine != "sqlite":
+            self._statements |= _texts(folder / engine)
         self.struck_out = ()
         self.rewritten = ()  # the names of the statements that are somebody's own
 
     def __repr__(self):
         """The expression that makes this protocol."""
         without = ", ".join(f'"{guard}"' for guard in self.struck_out)
-        made = f"Protocol.without({without})" if without else "Protocol()"
+        made = "Protocol()" if self.engine == "sqlite" else f'Protocol("{self.engine}")'
+        if without:
+            made = f"{made.removesuffix('()')}.without({without})"
         for name in self.rewritten:
             made += f'.with_statement("{name}", """{self[name]}""")'
         return made
@@ -146,9 +156,9 @@ class Protocol:
         rewritten = (*(other for other in self.rewritten if other != name), name)
         return self._changed({**self._statements, name: sql}, self.struck_out, rewritten)
 
-    @staticmethod
-    def _changed(statements, struck_out, rewritten):
+    def _changed(self, statements, struck_out, rewritten):
         changed = Protocol.__new__(Protocol)
+        changed.engine = self.engine
         changed._statements = statements
         changed.struck_out = struck_out
         changed.rewritten = rewritten
@@ -163,6 +173,15 @@ class Protocol:
             match = GUARD.search(line)
             if match and (struck_out or not line.lstrip().startswith(STRUCK_OUT)):
                 yield line, match[1].split(", ")
+
+
+def _texts(folder):
+    """The statements in one folder, by name."""
+    return {
+        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".sql")
+    }
 
 
 def _verb(name):

@@ -54,6 +54,8 @@ class Store:
     The file has a write-ahead log. Threads may share a store, one at a time.
     """
 
+    BEGIN = "BEGIN IMMEDIATE"  # a writer from its first statement on
+
     def __init__(
         self, path=":memory:", protocol=None, *, synchronous="FULL", busy_timeout=BUSY_TIMEOUT
     ):
@@ -200,7 +202,7 @@ class Store:
 
     def task(self, task_id):
         """One task as it stands in the file, as a dict; None if there is none."""
-        rows = self.fetch("SELECT * FROM tasks WHERE id = ?", (task_id,))
+        rows = self.fetch("SELECT * FROM tasks WHERE id = :id", {"id": task_id})
         return dict(rows[0]) if rows else None
 
     def run(self, run_id):
@@ -237,18 +239,18 @@ class Store:
         A transaction within a transaction is a part of it.
         """
         with self._sentences():
-            within = self._connection.in_transaction
+            within = self._in_transaction()
         if within:
             yield
             return
-        self.fetch("BEGIN IMMEDIATE")
+        self.fetch(self.BEGIN)
         self.ran = []
         try:
             yield
-            self.fetch("COMMIT")
+            self._commit()
         except BaseException:
             with self._sentences():
-                self._connection.rollback()
+                self._rollback()
             raise
 
     def fetch(self, sql, sent=()):
@@ -330,7 +332,7 @@ class Store:
 
     def _run(self, name, **sent):
         """Run one statement of the protocol and remember it in ``ran``; returns its rows."""
-        if not self._connection.in_transaction:
+        if not self._in_transaction():
             self.ran = []
         before = self._connection.total_changes
         rows = self.fetch(self.protocol[name], sent)
@@ -340,6 +342,15 @@ class Store:
 
     def _changed(self):
         return self.ran[-1].rows_changed == 1
+
+    def _in_transaction(self):
+        return self._connection.in_transaction
+
+    def _commit(self):
+        self.fetch("COMMIT")
+
+    def _rollback(self):
+        self._connection.rollback()
 
     @contextmanager
     def _sentences(self):

@@ -14,6 +14,8 @@ SENTENCES = {
     "enqueue": "the client enqueues task {task_id}: accepted, not yet done",
     "claim": "{actor} claims task {task_id}: generation {row_generation}, lease {lease}",
     "takeover": "{actor} takes over{which}: generation {row_generation}, lease {lease}",
+    "claim live": "{actor}, whose clock says {t}, claims task {task_id}, which {previous} holds until "
+    "{held_until}: generation {row_generation}, lease to {lease_until}",
     "claim refused": "{actor}'s claim is refused: {reason}",
     "look": "{actor} looks: task {task_id} may be claimed; nothing is written yet",
     "look refused": "{actor} looks and finds nothing: {reason}",
@@ -176,7 +178,8 @@ class Event:
             stale = "stale " if self.action == "finish" and self.stale else ""
             return f"{stale}{self.action} refused"
         if self.action == "claim" and self.before["state"] == "running":
-            return "takeover"
+            live = "now" in self.sent and self.t < self.before["lease_until"]
+            return "claim live" if live else "takeover"
         if self.action == "take" and self.before["state"] == "running":
             return "take live" if self.t < self.before["lease_until"] else "takeover"
         if self.stale and self.statements:
@@ -209,6 +212,7 @@ class Event:
             "t": now,
             "clock": "" if now == self.t else f", its clock at {now}",
             "previous": (self.before or {}).get("lease_owner"),
+            "held_until": (self.before or {}).get("lease_until"),
             "actor": self.actor,
             "task_id": self.task_id,
             "returned": self.returned,
@@ -410,6 +414,8 @@ def _brief(step):
     if step.action == "call_external":
         known = "key known" if step.sent["acted"] is False else None
         detail = "timeout" if step.returned == "timeout" else known
+    if step.action == "claim" and "now" in step.sent:
+        detail = f"clock at {step.sent['now']}"
     if step.refused:
         what = ("rejected " if step.action in COMMITS else "refused ") + what
         return f"{what} t={step.t} ({step.reason})"

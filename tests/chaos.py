@@ -1,7 +1,7 @@
 """Chaos: four worker processes, killed and suspended at random moments, and what must hold at the end.
 
 ``python tests/chaos.py --kills 1000`` (or ``make chaos``) prints what happened and exits with 1 if
-anything of it is not so. The moments are drawn from a seed; what the operating system makes of them
+anything of it is not so; ``--engine postgres`` does the like on a server (chaos_postgres.py). The moments are drawn from a seed; what the operating system makes of them
 is not repeatable, and need not be: the claims below hold for every schedule.
 """
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -244,9 +244,17 @@ def chaos(kills, seed):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    with chaos(options.kills, options.seed) as ended:
-        for name, count in ended.check().items():
+    with ExitStack() as stack:
+        if options.engine == "postgres":
+            import chaos_postgres
+
+            said = Path(stack.enter_context(tempfile.TemporaryDirectory()), "said.txt")
+            disorder = chaos_postgres.chaos(options.kills, options.seed, said)
+        else:
+            disorder = chaos(options.kills, options.seed)
+        for name, count in stack.enter_context(disorder).check().items():
             print(f"{name}: {count}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leaselab import Store
+from leaselab.errors import StoreError
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +36,25 @@ def store(path):
     with Store(path) as store:
         store.enqueue("run-1", now=0)
         yield store
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL server; without one the tests that want it are skipped, and say so."""
+    try:
+        from leaselab.postgres import PostgresServer
+
+        server = PostgresServer()
+    except StoreError as error:
+        pytest.skip(f"no PostgreSQL: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_server(request):
+    """None for a file, and then a PostgreSQL server: what holds on one must hold on the other."""
+    return request.getfixturevalue("server") if request.param == "postgres" else None
 
 
 @pytest.fixture(scope="session")

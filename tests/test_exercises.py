@@ -17,6 +17,14 @@ def solution(lesson):
     return runpy.run_path(str(NOTEBOOKS / "solutions" / f"{lesson}.py"))["answer"]
 
 
+@pytest.fixture(autouse=True)
+def one_server(request, monkeypatch):
+    """The exercise of lesson 14 starts a server each time; here all of them share one."""
+    if "14_postgresql" in request.node.name:
+        server = request.getfixturevalue("server")
+        monkeypatch.setenv("LEASELAB_POSTGRES_URL", server.url)
+
+
 def said(capsys, lesson, answer):
     exercises[lesson].check(answer)
     return capsys.readouterr().out.strip()
@@ -353,6 +361,32 @@ def writes_up(
     return lambda: "\n".join([*fields, *broken, *(steps or late)])
 
 
+def asks_for_a_lock(claim):
+    return Protocol("postgres")["claim"]
+
+
+def asks_nothing_again(claim):
+    return claim
+
+
+def asks_only_for_pending(claim):
+    return claim.replace("RETURNING", "AND state = 'pending' RETURNING")
+
+
+def asks_the_inner_select_twice(claim):
+    return claim.replace("WHERE TRUE", "WHERE candidate.state IN ('pending', 'running')")
+
+
+def forgets_the_done(claim):
+    claim = "\n".join(line for line in claim.splitlines() if "guard: final" not in line)
+    free = "AND (lease_until IS NULL OR lease_until <= :now)"
+    return claim.replace("RETURNING", free + " RETURNING")
+
+
+def is_no_sql(claim):
+    return "PLEASE " + claim
+
+
 WRONG = [
     ("02_crash_and_takeover", early, "B takes over at t=60, but nothing shows that t=59"),
     (
@@ -437,6 +471,13 @@ WRONG = [
         ),
         "finish: \u201cNothing is accepted that was sent with an earlier generation than the row's",
     ),
+    ("14_postgresql", asks_for_a_lock, "the statement asks for a lock of its own"),
+    ("14_postgresql", asks_nothing_again, "B was given task 1, too, as generation 2"),
+    ("14_postgresql", asks_the_inner_select_twice, "B was given task 1, too, as generation 2"),
+    ("14_postgresql", asks_only_for_pending, "nobody takes the task over when its lease has ended"),
+    ("14_postgresql", forgets_the_done, "a task that is done is claimed again"),
+    ("14_postgresql", is_no_sql, "PostgreSQL says 'syntax error"),
+    ("14_postgresql", lambda claim: None, "to return the statement as a text, not None"),
     ("15_self_test", lambda lab: None, "answer(lab) has to return three things"),
     ("15_self_test", lambda lab: ("Why?", STATES), "answer(lab) has to return three things"),
     ("15_self_test", asks(text="The row."), "a question is a text that ends in a question mark"),

@@ -28,8 +28,8 @@ def test_the_first_scenarios_are_those_of_the_reference(oracle):
 
 
 @pytest.mark.parametrize("key", KEYS[:5])
-def test_a_scenario_leaves_the_reference_trace(key, oracle):
-    lab = Lab(scenarios[key]).play()
+def test_a_scenario_leaves_the_reference_trace(key, oracle, either_server):
+    lab = Lab(scenarios[key], server=either_server).play()
     steps = lab.to_frame().to_dict("records")
     assert len(steps) == len(oracle[key]["steps"])
     for mine, reference in zip(steps, oracle[key]["steps"]):
@@ -66,6 +66,25 @@ def test_the_same_calls_by_hand_leave_the_same_trace(key):
         actor = () if step.actor == "client" else (step.actor,)
         getattr(by_hand, step.action)(*actor, **step.arguments)
     assert by_hand.trace.events == Lab(scenarios[key]).play().trace.events
+
+
+def test_a_worker_whose_clock_is_ahead_takes_a_live_lease_and_the_trace_says_so(lab):
+    assert lab.play_to(15).claim("B", now=30) is None
+    assert "15: B's claim is refused: 30 < 31, A's lease is live." in lab.trace.lines[-1]
+    assert lab.claim("B", now=35) == 2
+    assert lab.trace.title == (
+        "t=15: B, whose clock says 35, claims task 1, which A holds until 31: generation 2, "
+        "lease to 65"
+    )
+    assert "claim t=15 (clock at 35)" in lab.trace.sentence
+    assert [(lease.start, lease.end) for lease in lab.trace.leases] == [(1, 31), (15, 65)]
+    assert lab.play_to(31).finish("A", generation=1) is False
+    assert lab.chart().png().startswith(b"\x89PNG")
+
+
+def test_a_clock_that_is_ahead_after_the_end_is_an_ordinary_takeover(lab):
+    lab.play_to(31).claim("B", now=40)
+    assert "B takes over: generation 2" in lab.trace.title
 
 
 # A claim in two steps, a clock that is behind, a question about a write

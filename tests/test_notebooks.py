@@ -17,7 +17,10 @@ PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LESSONS = [path.stem for path in PATHS]
 IGNORED = "nbval-ignore-output"
 # What leaves the virtual clock has no panel of a lab.
-WITHOUT_A_CLOCK = ("10_real_workers", "11_break_a_guard", "12_write_your_own", "15_self_test")
+WITHOUT_A_CLOCK = (
+    *("10_real_workers", "11_break_a_guard", "12_write_your_own", "14_postgresql"),
+    "15_self_test",
+)
 
 
 def cells(path, kind=None):

@@ -24,7 +24,9 @@ def test_the_conda_environment_and_the_project_name_the_same_packages_and_versio
     by_pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
     listed = {entry for entry in listed if isinstance(entry, str)} - {"pip"} | set(by_pip)
     wanted = {"python" + project()["requires-python"], "-e ."}
-    wanted |= {*project()["dependencies"], *project()["optional-dependencies"]["test"]}
+    extras = project()["optional-dependencies"]
+    wanted |= {*project()["dependencies"], *extras["test"], *extras["postgres"]}
+    wanted -= {"leaselab[postgres]"}  # which is the line before
     assert listed == wanted
     assert environment["channels"] == ["conda-forge"]
 
@@ -48,6 +50,7 @@ def test_nothing_below_imports_anything_above():
     check_order("", order)
     workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
     check_order("workers/", workers)
+    check_order("postgres/", ["watcher", "store", "server"])
     explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix", "own"]
     check_order("explore/", [*explore, "panel"])
     check_order("self_test/", ["evidence", "choice", "questions", "panel"])
