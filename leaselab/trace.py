@@ -164,7 +164,8 @@ class Event:
                     continue  # another guard has said why there is no lease
                 guard = "no lease"
             reasons.append(REASONS[guard].format_map(self._words()))
-        return ", ".join(reasons) or "there is no task"
+        nothing = "the statement finds none" if self.tasks else "there is no task"
+        return ", ".join(reasons) or nothing
 
     @property
     def sentence(self):

@@ -96,6 +96,18 @@ def test_without_a_browser_the_lessons_work_all_the_same(monkeypatch):
     assert examination.well and "absent browser for the tests" in repr(examination)
 
 
+def test_without_postgresql_the_other_lessons_work_all_the_same(monkeypatch):
+    monkeypatch.delenv("LEASELAB_POSTGRES_URL", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    found = check(doctor.examine(), "PostgreSQL")
+    assert found.well is None and found.advice.startswith("Only lesson 14 needs it: ")
+
+
+def test_a_postgresql_that_is_named_is_found(monkeypatch):
+    monkeypatch.setenv("LEASELAB_POSTGRES_URL", "postgresql://localhost/lessons")
+    assert check(doctor.examine(), "PostgreSQL").found == "named by LEASELAB_POSTGRES_URL"
+
+
 def test_the_exit_status_says_whether_a_lesson_cannot_work(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "FRONT_END", "nothing/package.json")
     assert main(["doctor"]) == 1

@@ -61,7 +61,8 @@ class Finding:
             return f"stopped at the cap of {self.scope.cap:,} states: this is not a proof"
         if self.schedule is None:
             return f"holds in all {states}" if self.holds else f"never happens in all {states}"
-        length = f"after {len(self.schedule)} steps: {self.schedule}"
+        steps = "1 step" if len(self.schedule) == 1 else f"{len(self.schedule)} steps"
+        length = f"after {steps}: {self.schedule}"
         counted = f"(1 of {self.equally_short:,} equally short; {states})"
         if self.holds:
             return f"possible {length} {counted}"
