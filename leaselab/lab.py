@@ -142,6 +142,11 @@ class Lab:
             raise InputError(f"a scenario is one of leaselab.scenarios, not {scenario!r}.")
         if not isinstance(self.protocol, Protocol):
             raise InputError(f"a protocol is Protocol() or Protocol.without(…), not {protocol!r}.")
+        if (self.protocol.engine == "sqlite") != (server is None):
+            raise InputError(
+                f"a protocol for {self.protocol.engine} needs "
+                f"{'no server' if server is not None else 'a server'}: Lab(server=…)."
+            )
         self._script = _checked(self.scenario)
         self.idempotency_key = idempotency_key
         self.lock = threading.RLock()

@@ -14,7 +14,7 @@ from importlib.resources import files
 from itertools import groupby
 from textwrap import dedent
 
-from leaselab.errors import UnknownName
+from leaselab.errors import InputError, UnknownName
 
 GUARD = re.compile(r"\s*-- guard: ([\w, ]+)$")
 STRUCK_OUT = "-- struck out: "
@@ -153,6 +153,8 @@ class Protocol:
             UnknownName (a ValueError): there is no such statement.
         """
         self[name]
+        if not isinstance(sql, str):
+            raise InputError(f"a statement is a text, not {sql!r}.")
         rewritten = (*(other for other in self.rewritten if other != name), name)
         return self._changed({**self._statements, name: sql}, self.struck_out, rewritten)
 

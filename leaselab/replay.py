@@ -41,9 +41,12 @@ class Replay(Table):
         self.lab = incident.lab(broken=broken)
         try:
             self.lab.play()
-        except StoreError as error:  # a statement of somebody's own that SQLite cannot run
+        except (StoreError, TypeError, LookupError) as error:
+            # A statement of somebody's own that SQLite cannot run, or that gives back what is no claim.
             step = self.lab.future[0]
-            said = str(error).partition("SQLite says ")[2] or str(error)
+            said = "it gives back what no worker can go on with"
+            if isinstance(error, StoreError):
+                said = str(error).partition("SQLite says ")[2] or str(error)
             raise InputError(
                 f"the broken run of {incident.name!r} stops at t={incident.seconds(step.t)}, "
                 f"with {step.actor}'s {step.action}: {said}"
@@ -124,7 +127,9 @@ class Replay(Table):
     @cached_property
     def other(self):
         """The same incident under the other protocol."""
-        return Replay(self.incident, not self.broken)
+        other = Replay(self.incident, not self.broken)
+        vars(other)["other"] = self  # each is the other's other
+        return other
 
     def chart(self):
         """The timeline, on the same axis as the other one's.

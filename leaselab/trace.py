@@ -163,7 +163,9 @@ class Event:
                 if len(self.refusals) > 1:
                     continue  # another guard has said why there is no lease
                 guard = "no lease"
-            reasons.append(REASONS[guard].format_map(self._words()))
+            reasons.append(
+                REASONS.get(guard, "{guard} says no").format_map({**self._words(), "guard": guard})
+            )
         nothing = "the statement finds none" if self.tasks else "there is no task"
         return ", ".join(reasons) or nothing
 

@@ -211,6 +211,20 @@ def test_of_equally_short_schedules_the_one_that_tells_best_is_shown():
     assert str(twice.schedule) == "A.claim A.call_external t=31 B.claim B.call_external"
 
 
+def test_what_is_remembered_of_one_protocol_is_not_told_of_another():
+    explore(None, "sound")
+    schema = Protocol()["schema"].replace("generation >= 0", "generation BETWEEN 0 AND 1")
+    stricter = Protocol().with_statement("schema", schema)
+    assert explore(stricter, "sound").broken == ["sound"]
+    swapped = Protocol().with_statement("release", Protocol()["finish"])
+    assert explore(swapped, "sound", Scope(retry_delay=0)).broken == ["sound"]
+
+
+def test_what_a_matrix_calls_harmless_is_harmless_in_its_own_scope():
+    scope = Scope(claims=1, crashes=0, releases=0, horizon=31)
+    assert Matrix(["", "ack.owner"], scope).harmless == ["ack.owner"]
+
+
 # A schedule on a real file
 
 
@@ -356,10 +370,11 @@ def test_a_line_that_cannot_be_read_names_the_word(text, said):
 
 
 def test_a_step_that_cannot_be_taken_is_named():
-    with pytest.raises(InputError, match=r"A.finish cannot happen at t=1, after B.claim A.finish"):
+    with pytest.raises(InputError, match=r"A.finish cannot happen at t=1, after B.claim\.$"):
         Schedule.read("B.claim A.finish").play()
-    with pytest.raises(InputError, match=r"t=30 cannot happen at t=31"):
+    with pytest.raises(InputError, match=r"t=30 cannot happen at t=31, after A.claim t=31\.$"):
         Schedule.read("A.claim t=31 t=30").play()
+    assert Schedule.read("A.claim t=31").play().t == 31  # the clock's last move counts, too
 
 
 # Wrong arguments
@@ -390,10 +405,22 @@ def test_a_wrong_argument_of_a_search_ends_in_a_sentence():
         explore("finish.generation")
     with pytest.raises(InputError, match=r"a scope is Scope\(…\), not 3"):
         explore(scope=3)
+    with pytest.raises(InputError, match="properties are names in a list, not <generator"):
+        explore(properties=(name for name in ["side_effect"]))
+    with pytest.raises(InputError, match="a search runs on SQLite"):
+        explore(Protocol("postgres"))
+    with pytest.raises(InputError, match="gives back what no worker can go on with"):
+        explore(Protocol().with_statement("claim", "SELECT 1"))
+    with pytest.raises(InputError, match="a statement is a text, not 5"):
+        Protocol().with_statement("claim", 5)
+    with pytest.raises(InputError, match="a schedule is a text, as 'A.claim t=31 B.claim', not 5"):
+        Schedule.read(5)
     with pytest.raises(InputError, match="'final' was not asked for; there are stale_commit"):
         explore(None, ["stale_commit"])["final"]
     with pytest.raises(InputError, match="there is no guard 'nothing'"):
         Matrix(["nothing"])
+    with pytest.raises(InputError, match="guards are a list with what each row strikes out"):
+        Matrix("generation")
 
 
 # The matrix

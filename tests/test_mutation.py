@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from leaselab import Protocol
+from leaselab.explore import Matrix
+from leaselab.explore.matrix import BACKED
 from leaselab.protocol import GUARD
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +23,7 @@ HARMLESS = {
     "renew.never_shorter": "0,",
     "renew.from_now": "NULL,",
 }
+SCENE = "test_a_guard_refuses_its_scene"
 TESTS = {
     "claim.takeover": "test_without_takeover_a_crashed_workers_task_is_stuck_for_ever",
     "renew.never_shorter": "test_a_renewal_never_shortens_a_lease",
@@ -90,7 +93,7 @@ def pytest_in(folder, *arguments):
 
 @pytest.mark.parametrize("guard", Protocol().guards)
 def test_a_guard_that_lets_everything_pass_makes_its_test_fail(guard, tmp_path):
-    test = TESTS.get(guard, f"test_a_guard_refuses_its_scene[{guard}]")
+    test = f"{TESTS[guard]}[sqlite]" if guard in TESTS else f"{SCENE}[sqlite-{guard}]"
     folder = copy_without(guard, tmp_path)
     said, failed = pytest_in(folder, f"tests/test_protocol.py::{test}")
     assert failed and re.search(r"^E +(assert|AssertionError)", said, re.M), said
@@ -212,6 +215,61 @@ def test_a_workers_rule_that_is_taken_away_makes_its_test_fail(file, rule, inste
     path.write_text(text.replace(rule, instead), encoding="utf-8")
     said, failed = pytest_in(folder, f"tests/test_workers.py::{test}")
     assert failed and re.search(r"^E +(assert|AssertionError|Failed)", said, re.M), said
+
+
+# A rule of the search that is no line of SQL, and a test that then fails.
+SEARCH = [
+    (
+        "machine.py",
+        "*(end - 1 for end in ends), ",
+        "",
+        "test_explore_model.py::test_a_second_model_reaches_just_as_many_states[default]",
+    ),
+    (
+        "machine.py",
+        '"commit_run": written < 2',
+        '"commit_run": written < 1',
+        "test_explore_model.py::test_without_a_rule_both_go_astray_in_the_same_way"
+        "[commit_run.revision]",
+    ),
+    (
+        "search.py",
+        "there.ways += here.ways",
+        "pass",
+        "test_explore.py::test_no_schedule_is_shorter_and_so_many_are_equally_short[finish.generation]",
+    ),
+    (
+        "search.py",
+        "turns, aside",
+        "aside",
+        "test_explore.py::test_of_equally_short_schedules_the_one_that_tells_best_is_shown",
+    ),
+    (
+        "verdict.py",
+        "return (not self.property.possible) if self.complete else None",
+        "return not self.property.possible",
+        "test_explore.py::test_at_the_cap_a_verdict_says_that_it_is_no_proof",
+    ),
+]
+
+
+@pytest.mark.parametrize("file, rule, instead, test", SEARCH, ids=[case[1] for case in SEARCH])
+def test_a_rule_of_the_search_that_is_taken_away_makes_its_test_fail(
+    file, rule, instead, test, tmp_path
+):
+    folder = copy(tmp_path)
+    path = folder / "leaselab" / "explore" / file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(rule) == 1, rule
+    path.write_text(text.replace(rule, instead), encoding="utf-8")
+    said, failed = pytest_in(folder, f"tests/{test}")
+    assert failed and re.search(r"^E +(assert|AssertionError)", said, re.M), said
+
+
+def test_a_guard_that_no_schedule_misses_is_listed_with_its_reason():
+    """So every guard protects something: a property in the matrix, or what its reason says."""
+    assert set(Matrix().harmless) == set(BACKED)
+    assert all(reason for reason in BACKED.values())
 
 
 def test_an_unchanged_copy_passes(tmp_path):

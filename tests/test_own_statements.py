@@ -4,13 +4,15 @@ The wrong ones are typical answers, each with the property that it must break. T
 written otherwise than the reference.
 """
 
+import gc
 import re
 import time
 
+import psutil
 import pytest
 
 from leaselab import Protocol
-from leaselab.explore import check, own
+from leaselab.explore import Scope, check, explore, own
 from leaselab.explore.matrix import BACKED
 from leaselab.explore.properties import PROPERTIES
 
@@ -358,8 +360,8 @@ def test_a_guard_with_a_name_of_the_readers_own_is_a_comment():
 
 SAME = "In all of them, and on {} made-up rows, it answers just as the reference does."
 AGREES = "In all of them it answers just as the reference does."
-OWNER_TOO = "accepts what the reference refuses by owner (4 times; redundant above)"
-RUN_TOO = "accepts what the reference refuses by asking for task and run (2 times; redundant above)"
+OWNER_TOO = "accepts what the reference refuses by owner (4 times; in no schedule)"
+RUN_TOO = "accepts what the reference refuses by asking for task and run (2 times; in no schedule)"
 OTHER_TASK = "it writes something else than the reference ({} times), as with task 1 of run-1: "
 
 RIGHT = {
@@ -483,7 +485,7 @@ RIGHT = {
         ),
         "no later generation": (
             renew(ID, "generation <= :generation", LIVE),
-            [AGREES, "refuses by generation (4 times; redundant above)"],
+            [AGREES, "refuses by generation (4 times; in no schedule)"],
         ),
     },
     "finish": {
@@ -513,7 +515,7 @@ RIGHT = {
         ),
         "no later generation": (
             finish(ID, "generation <= :generation", LIVE),
-            [AGREES, "refuses by generation (8 times; redundant above)"],
+            [AGREES, "refuses by generation (8 times; in no schedule)"],
         ),
     },
     "commit_run": {
@@ -566,7 +568,7 @@ def test_a_right_statement_is_right_whatever_it_looks_like(name, sql, remarks):
     said = grade(name, sql)
     assert said.right, said
     assert repr(said).startswith(
-        "Right: it breaks no property in any schedule.\n  2,207 states, 9,042 "
+        "Right: it breaks no property in any schedule of these scopes.\n  2,207 states, 9,042 "
     )
     for remark in remarks:
         assert remark in repr(said), said
@@ -576,7 +578,7 @@ def test_a_right_statement_is_right_whatever_it_looks_like(name, sql, remarks):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_itself_is_right_and_every_scope_is_named(name):
     said = repr(grade(name, Protocol()[name])).splitlines()
-    assert said[0] == "Right: it breaks no property in any schedule."
+    assert said[0] == "Right: it breaks no property in any schedule of these scopes."
     assert len(said[1:-1]) == len(own.SCOPES)
     for line in said[1:-1]:
         assert re.match(r"  [\d,]+ states, [\d,]+ steps from them: \d workers?, ", line), line
@@ -911,3 +913,33 @@ def test_a_strange_text_is_refused_at_once(text):
     told = grade("finish", text)
     assert time.monotonic() - before < 5
     assert repr(told).startswith("Not yet: ") and len(repr(told)) < 700
+
+
+def test_a_grade_does_not_depend_on_what_was_searched_before():
+    sql = Protocol()["renew"].replace(
+        "generation = :generation ", "generation = :generation AND generation < 4 "
+    )
+    first = repr(check.renew(sql))
+    wide = Scope(
+        workers=1,
+        claims=4,
+        crashes=0,
+        releases=3,
+        in_flight=0,
+        retry_delay=0,
+        horizon=31,
+        max_attempts=9,
+    )
+    assert "holder_refused" in explore(Protocol().with_statement("renew", sql), scope=wide).broken
+    assert repr(check.renew(sql)) == first
+
+
+def test_a_grade_that_was_shown_keeps_no_file_open():
+    grade = check.finish(
+        "UPDATE tasks SET state = :outcome, lease_owner = NULL, lease_until = NULL WHERE id = :task_id"
+    )
+    before = psutil.Process().num_fds() if hasattr(psutil.Process, "num_fds") else 0
+    grade._repr_mimebundle_()
+    gc.collect()
+    after = psutil.Process().num_fds() if hasattr(psutil.Process, "num_fds") else 0
+    assert after <= before

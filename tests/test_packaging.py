@@ -51,8 +51,8 @@ def test_nothing_below_imports_anything_above():
     workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
     check_order("workers/", workers)
     check_order("postgres/", ["watcher", "store", "server"])
-    explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix", "own"]
-    check_order("explore/", [*explore, "panel"])
+    explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix"]
+    check_order("explore/", [*explore, "sandbox", "compare", "own", "panel"])
     check_order("self_test/", ["evidence", "choice", "questions", "panel"])
     for path in (ROOT / "leaselab" / "workers").glob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -9,8 +9,10 @@ time, calls the service once for each, and drops a claim that the file refuses.
 from functools import cache
 from typing import NamedTuple
 
-from leaselab.errors import StoreError
+from leaselab.errors import InputError, StoreError
+from leaselab.explore.scope import Scope
 from leaselab.lab import GO_ON
+from leaselab.protocol import Protocol
 from leaselab.store import Claim, Store
 
 TASK = ("id", "run_id", "state", "generation", "lease_owner", "lease_until", "available_at")
@@ -98,8 +100,14 @@ class Transition(NamedTuple):
         return self.held and self.held.claim
 
 
+def memory_of(protocol, verb):
+    """What is remembered of a verb as this protocol has it: (rows, arguments) -> the answer."""
+    texts = (protocol[name] for name in ("schema", *STATEMENTS.get(verb, (verb,))))
+    return MEMORY.setdefault((verb, *texts), {})
+
+
 class Failed(str):
-    """What SQLite says of a statement that it cannot run to its end; nothing has changed then."""
+    """Why a statement does not count: SQLite cannot run it to its end, or it changes many rows."""
 
     def __bool__(self):
         return False
@@ -107,11 +115,23 @@ class Failed(str):
 
 MOST_STEPS = 100_000  # of SQLite's machine for one statement; a claim among few rows takes 200
 LONGEST = 10_000  # bytes of a value, or of a statement
-MEMORY = {}  # (SQL of a verb) -> {(rows, arguments): (what came back, rows)}
+MEMORY = {}  # (verb, the schema, its SQL) -> {(rows, arguments): (what came back, rows)}
 STATEMENTS = {
     "commit_run": ("commit_run", "commit_run.lease"),
     "exhaust": ("exhaust", "exhaust.run"),
 }
+
+
+def searchable(protocol, scope):
+    """The protocol, the full one if None; ``InputError`` if it or the scope cannot be searched."""
+    protocol = protocol if protocol is not None else Protocol()
+    if not isinstance(protocol, Protocol):
+        raise InputError(f"a protocol is Protocol() or Protocol.without(…), not {protocol!r}.")
+    if protocol.engine != "sqlite":
+        raise InputError("a search runs on SQLite; give it Protocol(), without an engine's name.")
+    if not isinstance(scope, (Scope, type(None))):
+        raise InputError(f"a scope is Scope(…), not {scope!r}.")
+    return protocol
 
 
 class Machine:
@@ -134,8 +154,7 @@ class Machine:
             "commit_run",
             "exhaust",
         ):
-            text = tuple(protocol[name] for name in STATEMENTS.get(verb, (verb,)))
-            self._memory[verb] = MEMORY.setdefault(text, {})
+            self._memory[verb] = memory_of(protocol, verb)
 
     def close(self):
         self.store.close()

@@ -3,6 +3,7 @@
 from matplotlib.patches import Rectangle
 
 from leaselab.chart import BAND, FAINT, REJECTED, WIDTH, Picture
+from leaselab.errors import InputError
 from leaselab.explore.properties import PROPERTIES
 from leaselab.explore.search import explore
 from leaselab.protocol import Protocol
@@ -17,11 +18,11 @@ BACKED = {
         ("commit_run.running", "exhaust.running", "finish.running", "renew.running"),
         "only a running task has a lease_until, so the expiry tells already",
     ),
-    "exhaust.active_run": "the only other state that a run comes to is failed, and it would fail again",
+    "exhaust.active_run": "a run is active or failed here; for a failed one it would write failed again",
     "renew.never_shorter": "no clock is behind in these scopes; lesson 07 has one that is",
 }
 
-LEFT, HEAD, ROW = 150, 112, 23  # pixels: the guards' names, the properties' names, a row
+LEFT, HEAD, ROW = 150, 112, 25  # pixels: the guards' names, the properties' names, a row
 
 
 class Matrix(Picture):
@@ -36,7 +37,10 @@ class Matrix(Picture):
     """
 
     def __init__(self, guards=None, scope=None):
-        rows = guards if guards is not None else ["", *Protocol().guards]
+        if not isinstance(guards, (list, tuple, type(None))):
+            raise InputError(f"guards are a list with what each row strikes out, not {guards!r}.")
+        rows = guards if guards else ["", *Protocol().guards]
+        self._scope = scope
         self.verdicts = {}
         for row in rows:
             names = [row] if isinstance(row, str) else list(row)
@@ -47,7 +51,7 @@ class Matrix(Picture):
     @property
     def harmless(self):
         """The rows in which nothing more is broken than under the full protocol."""
-        full = explore().broken
+        full = explore(scope=self._scope).broken
         return [row for row, verdict in self.verdicts.items() if row and verdict.broken == full]
 
     @property
@@ -115,8 +119,8 @@ class Matrix(Picture):
         box = {"fc": "white", "ec": REJECTED, "lw": 1.4, "zorder": 3}
         self._axes.add_patch(Rectangle((x + 1, y + 1), width - 2, ROW - 2, **box))
         size = 8 if len(steps) < 4 else 5.5
-        self._text(middle, y + 7.5, steps, size=size, weight="bold", color=REJECTED, **style)
-        self._text(middle, y + 17.5, states, size=5.8, **style)
+        self._text(middle, y + 9, steps, size=size, weight="bold", color=REJECTED, **style)
+        self._text(middle, y + 19, states, size=5.8, **style)
 
 
 def _cell(finding):

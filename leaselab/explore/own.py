@@ -4,26 +4,14 @@
 in which it breaks a property; or says in one sentence what SQLite makes of it.
 """
 
-import re
-import sqlite3
-from collections import defaultdict
 from dataclasses import replace
 from html import escape
-from itertools import islice, product
-from math import prod
 
 from leaselab.errors import InputError, StoreError
-from leaselab.explore.machine import (
-    LONGEST,
-    MEMORY,
-    MOST_STEPS,
-    STATEMENTS,
-    Failed,
-    Machine,
-    Run,
-    Task,
-)
+from leaselab.explore.compare import REFUSALS, compare
+from leaselab.explore.machine import Failed, Task, memory_of
 from leaselab.explore.properties import PROPERTIES, Property
+from leaselab.explore.sandbox import Sandbox, listed
 from leaselab.explore.scope import ONE_TASK, TWO_RUNS, TWO_TASKS, Scope
 from leaselab.explore.search import Search
 from leaselab.lab import Lab
@@ -41,23 +29,6 @@ SCOPES = (
     Scope(claims=3, crashes=0, releases=0, in_flight=0, lease=2, horizon=5, every_tick=True),
 )
 CAP = 5_000  # states; the reference has some two thousand at most
-FUNCTIONS = (
-    *("abs", "coalesce", "count", "ifnull", "iif", "max", "min", "nullif", "row_number", "sum"),
-    "total",
-)
-# What a row is known by; no statement has a reason to change it.
-NAMES = ("tasks.id", "tasks.run_id", "tasks.created_at", "runs.id", "tasks.ROWID", "runs.ROWID")
-CLOCKS = (
-    *("current_time", "current_date", "current_timestamp", "date", "time", "datetime", "strftime"),
-    *("unixepoch", "julianday", "timediff"),
-)
-NOW, LEASE = 100, 30  # of the rows on which a statement is compared with the reference
-MOST_COPIES = 1_000  # of the tables that a statement names by WITH
-TEXT_OR_COMMENT = re.compile(r"""("[^"]*")|'[^']*'|--[^\n]*|/\*.*?(?:\*/|$)""", re.DOTALL)
-NAMED_BY_WITH = re.compile(
-    r"""\b(\w+)["`\]]?\s*(?:\([^()]*\)\s*)?\bAS\s+(?:NOT\s+)?(?:MATERIALIZED\s*)?\(""",
-    re.IGNORECASE,
-)
 
 
 class Check:
@@ -81,7 +52,7 @@ class Check:
         self._told = 0
 
     def __repr__(self):
-        return f"{self.task} Its parameters are {_listed(self.parameters)}.\n\n{self.stub}"
+        return f"{self.task} Its parameters are {listed(self.parameters)}.\n\n{self.stub}"
 
     def hint(self):
         """Print a hint; the second call says more."""
@@ -95,6 +66,7 @@ class Check:
             return Grade(self, fault)
         sql = sql.replace("-- guard:", "-- guard")  # the lab has words for the protocol's own only
         protocol = Protocol().with_statement(self.name, sql)
+        memory_of(protocol, self.name).clear()  # what is compared are the schedules of this search
         findings = []
         for scope in SCOPES:
             found, stopped = self._search(protocol, scope)
@@ -162,7 +134,7 @@ class Grade:
             return [f"Not yet: {self.fault}"]
         if not self.broken:
             return [
-                "Right: it breaks no property in any schedule.",
+                "Right: it breaks no property in any schedule of these scopes.",
                 *_searched({finding.scope: finding for finding in self._findings}),
                 *self._rows,
             ]
@@ -234,7 +206,6 @@ def _other_answer(transition, machine):
         return f"it gives back {given!r}, and the row says {says!r}"
 
 
-REFUSALS = (None, False, "lease_lost", "revision_conflict")
 EFFECT = "A statement that is accepted does what it is for, and nothing else."
 ANSWER = Property(
     "answer", "What is given back is what the row says.", ("claim", "renew"), _other_answer
@@ -297,270 +268,9 @@ def _left_uncertain(protocol):
     return said, lab.chart()._repr_mimebundle_()[0]["text/html"]
 
 
-class Sandbox:
-    """Where a statement is read for the first time: two empty tables, and nothing else to reach."""
-
-    def __init__(self, check):
-        self._check = check
-        self._denied = ""
-        self._updates = set()
-
-    def fault(self, sql):
-        """What is wrong with a text before it meets a row, in a sentence; empty if nothing is."""
-        if isinstance(sql, str) and len(sql) > LONGEST:
-            return f"the statement has {len(sql):,} letters; {LONGEST:,} are enough."
-        if not isinstance(sql, str) or not sql.strip():
-            given = repr(sql) if len(repr(sql)) < 50 else f"a {type(sql).__name__}"
-            return f"a statement is a text, such as {self._check.stub.split()[0]} …, not {given}."
-        if _copies(sql) > MOST_COPIES:
-            return "what the statement names by WITH, it uses too often."
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            connection.executescript(Protocol()["schema"])
-            connection.set_progress_handler(lambda: True, MOST_STEPS)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-            connection.set_authorizer(self._authorize)
-            sent = dict.fromkeys(self._check.parameters, 1)
-            cursor = connection.execute(sql, sent)
-            given = [column[0] for column in cursor.description or ()]
-            cursor.fetchall()
-        except UnicodeError as error:
-            return f"a letter of the statement cannot be written down: {error}."
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            return self._denied or self._sentence(connection, sql, str(error))
-        finally:
-            connection.close()
-        if self._check.table not in self._updates:
-            return f"the statement has to UPDATE {self._check.table}; yours changes nothing there."
-        if self._check.returning and given != list(self._check.returning):
-            wanted = ", ".join(self._check.returning)
-            yours = f"yours gives {', '.join(given)}" if given else "yours has no RETURNING"
-            return f"the statement has to end in RETURNING {wanted}; {yours}."
-        return ""
-
-    def _authorize(self, action, first, second, *_):
-        """Allow SELECT and UPDATE on the two tables and a few functions; note what is denied."""
-        said = ""
-        others = (first or "").lower() not in ("tasks", "runs")
-        if (
-            action == sqlite3.SQLITE_READ
-            and others
-            and (second or first.lower().startswith(HIDDEN))
-        ):
-            said = f"the statement may read tasks and runs only, not {first}."
-        elif action == sqlite3.SQLITE_UPDATE and f"{first}.{second}" in NAMES:
-            said = f"{first}.{second} is what a row is known by; a statement must not change it."
-        elif action == sqlite3.SQLITE_UPDATE and first in ("tasks", "runs"):
-            self._updates.add(first)
-        elif action == sqlite3.SQLITE_FUNCTION and second in CLOCKS:
-            said = "the file has no clock of its own here: now is a parameter, :now."
-        elif action == sqlite3.SQLITE_FUNCTION and second not in FUNCTIONS:
-            said = f"the function {second} is not allowed here; there are {', '.join(FUNCTIONS)}."
-        elif action not in ALLOWED:
-            said = "only SELECT and UPDATE on tasks and runs are allowed here."
-        self._denied = self._denied or said
-        return sqlite3.SQLITE_DENY if said else sqlite3.SQLITE_OK
-
-    def _sentence(self, connection, sql, said):
-        """What SQLite says of a text, in a sentence with the place."""
-        if "one statement at a time" in said:
-            return "there is more than one statement; one has to do."
-        if said == "interrupted":
-            return "the statement does not come to an end."
-        unknown = re.search(r"binding parameter :?(\w+)", said)
-        if unknown or "Binding" in said:
-            yours = f"no parameter :{unknown[1]}" if unknown else "no parameter without a name"
-            return f"there is {yours}; there are {_listed(self._check.parameters)}."
-        if said == "incomplete input":
-            return "the statement breaks off: something is missing at its end."
-        token = re.search(r'"(.+)"', said, re.DOTALL) or re.search(r": (\S+)$", said)
-        place = token and _place(connection, sql, token[1], said)
-        said = said if len(said) < 200 else said[:200] + "…"
-        return f"SQLite says {said!r}{'.' if place is None else _pointed(sql, place)}"
-
-
-HIDDEN = ("sqlite_", "pragma_", "json_")  # a name that WITH has given is read without a column
-ALLOWED = (
-    *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_READ),
-    *(sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_FUNCTION),
-)
-
-
-def _place(connection, sql, token, said):
-    """Where SQLite stumbles: the first place at which the text up to there fails the same way."""
-
-    def stumbles(text):
-        try:
-            connection.execute(text)
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            return str(error) == said
-
-    start, end = (r"\b" if letter.isalnum() else "" for letter in (token[0], token[-1]))
-    found = re.finditer(start + re.escape(token) + end, sql)
-    places = [match.span() for match in islice(found, 100)]
-    for begin, end in places:
-        if stumbles(sql[:end]):
-            return begin
-    names = [place for place in places if sql[place[0] - 1] not in ".:@$"]
-    for place in names:  # all the others aside, it is still there
-        if stumbles(_without(sql, [other for other in names if other != place])):
-            return place[0]
-    return places[0][0] if places else None
-
-
-def _without(sql, places):
-    for begin, end in reversed(places):
-        sql = sql[:begin] + "NULL" + sql[end:]
-    return sql
-
-
-def _pointed(sql, place):
-    """The line of a place in a text, or the part around it, with a mark below it."""
-    before, line = sql[:place].split("\n"), sql[place:].split("\n")[0]
-    indent = before[-1]
-    if len(indent) > 60:
-        indent = "\u2026" + indent[-60:]
-    if len(line) > 60:
-        line = line[:60] + "\u2026"
-    below = re.sub(r"[^\t]", " ", indent)
-    return f" in line {len(before)}:\n{indent}{line}\n{below}^"
-
-
-def _copies(sql):
-    """How many copies of the tables that it names by WITH a statement makes, at most.
-
-    SQLite puts in a copy for every use, so a few tables that use each other can fill the memory.
-    """
-    sql = TEXT_OR_COMMENT.sub(lambda found: found[1] or " ", sql)
-    return prod(
-        len(re.findall(rf"\b{name}\b", sql, re.IGNORECASE)) for name in NAMED_BY_WITH.findall(sql)
-    )
-
-
-def _listed(parameters):
-    return ", ".join(f":{name}" for name in parameters)
-
-
 def _shorter(finding):
     """The shortest schedule first; what never happens has none and comes last."""
     return len(finding.schedule or range(1_000)), finding.property.name in ("answer", "effect")
-
-
-def compare(name, sql):
-    """Where a statement answers otherwise than the reference.
-
-    They are compared on all that the schedules searched have come to, and on many rows that are
-    made up. A difference is no fault as long as no property suffers.
-
-    Args:
-        name: ``"claim"``, ``"renew"``, ``"finish"`` or ``"commit_run"``.
-        sql: the other text.
-
-    Returns lines for the reader.
-    """
-    protocol = Protocol().with_statement(name, sql)
-    reference, other = Machine(Protocol(), ONE_TASK), Machine(protocol, ONE_TASK)
-    texts = tuple(protocol[part] for part in STATEMENTS.get(name, (name,)))
-    met = [scene for scene in MEMORY[texts] if NOW not in scene[2]]
-    made_up = list(_claim_scenes() if name == "claim" else _scenes(name))
-    different, schedules_differ = defaultdict(list), False
-    try:
-        for place, scene in enumerate([*made_up, *met]):
-            wanted, given = reference.answer(name, *scene), other.answer(name, *scene)
-            if given != wanted:
-                different[_difference(reference, name, scene, wanted, given)].append(scene)
-                schedules_differ |= place >= len(made_up)
-    finally:
-        reference.close()
-        other.close()
-    rows = f"{len(made_up):,} made-up rows"
-    if not different:
-        return [f"In all of them, and on {rows}, it answers just as the reference does."]
-    if schedules_differ:
-        lines = [f"In them and on {rows} it differs from the reference; no property suffers:"]
-    else:
-        lines = [f"In all of them it answers just as the reference does. On {rows} it differs:"]
-    for kind, scenes in sorted(different.items(), key=lambda item: -len(item[1])):
-        times = f"{len(scenes):,} time{'s' if len(scenes) > 1 else ''}"
-        if kind.startswith("accepts") and not schedules_differ:
-            times += "; redundant above"
-        lines.append(f"  it {kind} ({times}), as with {_told(name, scenes[0])}")
-    return lines
-
-
-def _claim_scenes():
-    """Two tasks each time, of one run or of two, and a claim."""
-    pending = (("pending", 0, None, None, at) for at in (0, NOW, NOW + 1))
-    running = (("running", 1, "A", end, 0) for end in (NOW - 1, NOW, NOW + 1))
-    ended = ((state, 1, None, None, 0) for state in ("done", "uncertain", "failed"))
-    others = (
-        ("pending", 9, None, None, 0),
-        ("running", 1, "A", NOW - 1, NOW + 1),
-        ("running", 1, "B", NOW + 1, 0),
-    )
-    rows = (*pending, *running, *ended, *others)
-    for first, second, two_runs in product(rows, rows, (False, True)):
-        tasks = Task(1, "run-1", *first, 0), Task(2, f"run-{1 + two_runs}", *second, 0)
-        yield tasks, RUNS, ("B", NOW, LEASE)
-
-
-def _scenes(name):
-    """A task in every state, another one beside it, and a claim of generation 2 that A sends."""
-    owned = product(["running"], (1, 2, 3), "AB", (NOW - 1, NOW, NOW + 1, NOW + 2 * LEASE))
-    free = product(("pending", "done", "uncertain", "failed"), (1, 2, 3), [None], [None])
-    beside = Task(2, "run-2", "running", 2, "A", NOW + 1, 0, 0)
-    for row, run_id in product((*owned, *free), ("run-1", "run-2")):
-        tasks = Task(1, "run-1", *row, 0, 0), beside
-        claim = Claim(1, run_id, "A", 2, 0)
-        if name == "commit_run":
-            for revision in (0, 1, 2):
-                yield tasks, RUNS, (claim, "A's result", revision, NOW)
-        else:
-            yield tasks, RUNS, (claim, NOW, LEASE) if name == "renew" else (claim, NOW)
-
-
-RUNS = tuple(Run(f"run-{number}", "active", 1, None, None) for number in (1, 2))
-
-
-def _difference(reference, name, scene, wanted, given):
-    """In what an answer differs from the reference's, in words."""
-    if isinstance(given[0], Failed):
-        return f"fails: {given[0]}"
-    if given[0] in REFUSALS:
-        if wanted[0] in REFUSALS:
-            return f"gives back {given[0]!r} where the reference gives {wanted[0]!r}"
-        return "refuses what the reference accepts"
-    if wanted[0] not in REFUSALS:
-        return "writes something else than the reference"
-    tasks, _, sent = scene
-    changed = [task for task, now in zip(tasks, given[1]) if task != now] or tasks
-    names = dict(zip(("owner", "now", "lease"), sent))
-    if name != "claim":
-        claim, now = sent[0], sent[3 if name == "commit_run" else 1]
-        names = {"run_id": claim.run_id, "owner": claim.owner, "generation": claim.generation}
-        names |= {"now": now, "revision": sent[2] if name == "commit_run" else None}
-    guards = reference.refusals(name, *scene[:2], changed[0].id, names)
-    told = " and ".join(guards) or "asking for task and run"
-    return f"accepts what the reference refuses by {told}"
-
-
-def _told(name, scene):
-    """The rows and what was sent, in words."""
-    tasks, runs, sent = scene
-    rows = []
-    for task in tasks if name == "claim" else tasks[:1]:
-        held = f" of {task.lease_owner}, lease_until {task.lease_until}"
-        told = f"task {task.id} of {task.run_id}: {task.state}, generation {task.generation}"
-        later = f", available at {task.available_at}" if task.available_at else ""
-        rows.append(told + (held if task.lease_owner else "") + later)
-    if name == "claim":
-        return f"{'; '.join(rows)}; at t={sent[1]} {sent[0]} claims"
-    claim, now = sent[0], sent[3 if name == "commit_run" else 1]
-    asked = f"at t={now} {claim.owner} sends generation {claim.generation} for {claim.run_id}"
-    if name == "commit_run":
-        run = next(run for run in runs if run.id == claim.run_id)
-        asked += f", having read revision {sent[2]} (it is {run.revision})"
-    return f"{'; '.join(rows)}; {asked}"
 
 
 class Checks:

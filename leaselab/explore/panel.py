@@ -282,7 +282,11 @@ class GuardPanel(widgets.VBox):
         """What is shown of a finding, drawn once: its schedule, its charts, the PNG of the first."""
         if asked not in self._drawn:
             nothing = "There is nothing to draw.", "", None
-            self._drawn[asked] = _drawing(finding) if finding else nothing
+            if finding is None:
+                self._drawn[asked] = nothing
+            else:
+                with finding.labs_for_a_while():
+                    self._drawn[asked] = _drawing(finding)
         return asked
 
     def _take_drawing(self, asked):

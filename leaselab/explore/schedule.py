@@ -3,10 +3,9 @@
 import re
 
 from leaselab.errors import InputError
-from leaselab.explore.machine import Machine, Move
+from leaselab.explore.machine import Machine, Move, searchable
 from leaselab.explore.scope import WORKERS, Scope
 from leaselab.lab import Lab
-from leaselab.protocol import Protocol
 from leaselab.scenarios import Scenario, Step
 
 ACTIONS = (
@@ -14,8 +13,9 @@ ACTIONS = (
     *("release", "exhaust", "crash"),
 )
 WORD = re.compile(
-    r"t=(?P<t>\d+)|(?P<actor>\w+)\.(?P<action>\w+)"
-    r"(\(generation=(?P<generation>\d+)(, task=(?P<task>\d+))?\))?"
+    r"t=(?P<t>\d{1,18})|(?P<actor>\w+)\.(?P<action>\w+)"
+    r"(\(generation=(?P<generation>\d{1,18})(, task=(?P<task>\d{1,18}))?\))?",
+    re.ASCII,
 )
 
 
@@ -30,6 +30,8 @@ class Schedule(tuple):
     @classmethod
     def read(cls, text):
         """The schedule that a line tells; ``InputError`` names the word that cannot be read."""
+        if not isinstance(text, str):
+            raise InputError(f"a schedule is a text, as 'A.claim t=31 B.claim', not {text!r}.")
         moves, end = [], 0
         text = text.strip()
         while end < len(text):
@@ -76,9 +78,11 @@ class Schedule(tuple):
 
     def play(self, protocol=None, scope=None):
         """The schedule played in a ``Lab`` on a real file; raises as ``scenario`` does."""
-        protocol, scope = protocol or Protocol(), scope or Scope()
+        scope = scope if scope is not None else Scope()
+        protocol = searchable(protocol, scope)
         scenario = self.scenario(protocol, scope)
-        return Lab(scenario, protocol=protocol, idempotency_key=scope.idempotency_key).play()
+        lab = Lab(scenario, protocol=protocol, idempotency_key=scope.idempotency_key).play()
+        return lab.play_to(max([lab.t, *(move.action for move in self if move.actor == "t")]))
 
     def follow(self, protocol, scope):
         """The transitions of the schedule, as SQLite answers them; raises as ``scenario`` does."""
@@ -88,7 +92,9 @@ class Schedule(tuple):
             for move in self:
                 step = next((t for t in machine.transitions(state) if t.move == move), None)
                 if step is None:
-                    raise InputError(f"{_word(move)} cannot happen at t={state.now}, after {self}.")
+                    before = Schedule(step.move for step in transitions)
+                    after = f", after {before}" if before else ""
+                    raise InputError(f"{_word(move)} cannot happen at t={state.now}{after}.")
                 transitions.append(step)
                 state = step.after
         finally:

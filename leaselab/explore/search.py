@@ -4,12 +4,10 @@ from collections import defaultdict
 from itertools import pairwise
 
 from leaselab.errors import InputError
-from leaselab.explore.machine import Machine
+from leaselab.explore.machine import Machine, searchable
 from leaselab.explore.properties import PROPERTIES
 from leaselab.explore.schedule import ACTIONS, Schedule
-from leaselab.explore.scope import Scope
 from leaselab.explore.verdict import Finding, Verdict
-from leaselab.protocol import Protocol
 
 ENOUGH = 20_000  # of equally short schedules, so many are looked at for the one that tells best
 
@@ -22,23 +20,27 @@ def explore(protocol=None, properties=None, scope=None):
     Args:
         protocol: the statements to run; the full protocol if none is given.
         properties: names out of ``PROPERTIES``; all of them if none are given. A search ends as
-            soon as all that were asked for are broken.
+            soon as all that were asked for are decided.
         scope: a ``Scope``; each property's own if none is given.
 
     Returns a ``Verdict``.
     """
-    protocol = protocol if protocol is not None else Protocol()
-    if not isinstance(protocol, Protocol):
-        raise InputError(f"a protocol is Protocol() or Protocol.without(…), not {protocol!r}.")
-    if not isinstance(scope, (Scope, type(None))):
-        raise InputError(f"a scope is Scope(…), not {scope!r}.")
-    names = [properties] if isinstance(properties, str) else properties or PROPERTIES
+    protocol = searchable(protocol, scope)
+    names = [properties] if isinstance(properties, str) else properties
+    if not isinstance(names, (list, tuple, dict, type(None))):
+        raise InputError(f"properties are names in a list, not {properties!r}.")
+    names = [str(name) for name in names or PROPERTIES]
     by_scope = defaultdict(list)
     for name in names:
         by_scope[scope or PROPERTIES[name].scope].append(PROPERTIES[name])
     findings = {}
     for where, kinds in by_scope.items():
-        findings |= Search(protocol, where, kinds).run()
+        try:
+            findings |= Search(protocol, where, kinds).run()
+        except (TypeError, LookupError) as error:  # only a statement put in by hand can do that
+            raise InputError(
+                "a statement of this protocol gives back what no worker can go on with."
+            ) from error
     return Verdict(protocol, {name: findings[name] for name in names})
 
 
@@ -86,6 +88,8 @@ class Search:
                 judges[action].append(kind)
         following, found, reached = [], defaultdict(list), self.reached
         for state in level:
+            if len(reached) > self.scope.cap:
+                break
             here = reached[state]
             for transition in machine.transitions(state):
                 self.transitions += 1

@@ -4,7 +4,7 @@ A schedule that breaks a property ends as a ``Lab`` on a real file, and so as th
 and sentences as a lesson.
 """
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -89,6 +89,14 @@ class Finding:
         """The trace that the schedule leaves."""
         return self.lab.trace
 
+    @contextmanager
+    def labs_for_a_while(self):
+        """Labs that are made within are forgotten at its end: a notebook keeps what it has shown."""
+        kept = set(vars(self))
+        yield
+        for name in {"lab", "repaired"} - kept:
+            vars(self).pop(name, None)
+
     @property
     def differs(self):
         """The place in the script of the first step that comes out otherwise; None if none does."""
@@ -123,7 +131,7 @@ class Finding:
                 f"{self.property.name} is broken under the full protocol, too: no step could be "
                 "expected to come out otherwise."
             )
-        names = ["Lab", *(name for name in ("Protocol", "Scenario") if f"{name}" in calls[0])]
+        names = ["Lab", *(name for name in ("Protocol", "Scenario") if name in calls[0])]
         lines = "\n".join([f'"""{self.property.sentence}"""', *calls]).splitlines()
         body = [f"    {line}".rstrip() for line in lines]
         head = f"from leaselab import {', '.join(names)}"
@@ -164,7 +172,8 @@ class Finding:
     def pictures(self):
         """The charts as HTML, one below the other."""
         heads = ("", "<p>The same schedule under the full protocol:</p>")
-        charts = [chart._repr_mimebundle_()[0]["text/html"] for chart in self.charts()]
+        with self.labs_for_a_while():
+            charts = [chart._repr_mimebundle_()[0]["text/html"] for chart in self.charts()]
         return "".join(head + chart for head, chart in zip(heads, charts))
 
     def _repr_mimebundle_(self, **_):

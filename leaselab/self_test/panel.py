@@ -109,6 +109,8 @@ class SelfTestPanel(widgets.VBox):
     # What a control does
 
     def _lock_in(self, _):
+        if self.test.ask(self.number).answer is not None:  # a second click, while the evidence ran
+            return
         self._verdict.value = RUNNING
         try:
             self.test.ask(self.number, self.choice.value)
