@@ -81,7 +81,9 @@ class Examination(tuple):
             f"<td>{escape(check.found)}</td><td>{escape(check.advice)}</td></tr>"
             for check in self
         )
-        head = "".join(f'<th scope="col">{name}</th>' for name in ("", "what", "found", "do"))
+        head = "".join(
+            f'<th scope="col">{name}</th>' for name in ("verdict", "what", "found", "do")
+        )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         return f"{table}<p>{self.verdict}</p><p>{escape(f'For a bug report: {self.line}')}</p>"
 

@@ -16,9 +16,11 @@ from playwright.sync_api import expect
 
 import leaselab
 from leaselab.explore import explore
+from leaselab.incidents import load_incidents
 from leaselab.panel import EARLIER, LEASE_BUTTONS, TRUTHS
 
-LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = ROOT / "notebooks"
+LESSONS = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 # The words of a worker's buttons, by what a script lets the worker do.
 BUTTONS = {
     "claim": "claim",
@@ -79,10 +81,13 @@ def reader(opened):
 
 def labs_of_the_panels(lesson):
     """The labs that a notebook makes panels of, made anew by the same expressions."""
-    notebook = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4)
+    notebook = nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    made = re.findall(r"^(\w+) = (Lab\(.*)\n\w+ = \1\.panel\(\)", code, re.MULTILINE)
-    return [eval(expression, dict(vars(leaselab))) for _, expression in made]
+    names = dict(vars(leaselab), load_incidents=lambda name: load_incidents(NOTEBOOKS / name))
+    for line in re.findall(r"^\w+ = (?:load_incidents\(|incidents\[).*", code, re.MULTILINE):
+        exec(line, names)
+    made = re.findall(r"^(\w+) = (.*\))\n\w+ = \1\.panel\(\)", code, re.MULTILINE)
+    return [eval(expression, names) for _, expression in made]
 
 
 def panels(reader, asking):
