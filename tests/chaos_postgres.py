@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -139,7 +139,8 @@ class Chaos:
                 time.sleep(0.01)
         finally:
             for process in self.processes.values():
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # poison may have been faster
+                    process.kill()
                 process.wait()
             self.seconds = round(time.monotonic() - started)
 

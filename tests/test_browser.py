@@ -86,7 +86,7 @@ def labs_of_the_panels(lesson):
     names = dict(vars(leaselab), load_incidents=lambda name: load_incidents(NOTEBOOKS / name))
     for line in re.findall(r"^\w+ = (?:load_incidents\(|incidents\[).*", code, re.MULTILINE):
         exec(line, names)
-    made = re.findall(r"^(\w+) = (.*\))\n\w+ = \1\.panel\(\)", code, re.MULTILINE)
+    made = re.findall(r"^(\w+) = (Lab\(.*|\w+\.lab\(.*)\n\w+ = \1\.panel\(\)", code, re.MULTILINE)
     return [eval(expression, names) for _, expression in made]
 
 

@@ -236,7 +236,8 @@ SEARCH = [
         "search.py",
         "there.ways += here.ways",
         "pass",
-        "test_explore.py::test_no_schedule_is_shorter_and_so_many_are_equally_short[finish.generation]",
+        "test_explore.py::test_no_schedule_is_shorter_and_so_many_are_equally_short"
+        "[side_effect-guards4]",
     ),
     (
         "search.py",
