@@ -143,17 +143,7 @@ class Machine:
         self.store.limit(steps=MOST_STEPS, size=LONGEST)
         self._loaded = None
         self._memory = {}
-        for verb in (
-            "claim",
-            "look",
-            "take",
-            "renew",
-            "finish",
-            "ack",
-            "release",
-            "commit_run",
-            "exhaust",
-        ):
+        for verb in CALLS:
             self._memory[verb] = memory_of(protocol, verb)
 
     def close(self):
