@@ -110,6 +110,17 @@ def test_a_lesson_goes_red_when_its_guard_lets_everything_pass(guard, tmp_path):
     assert failed and any('["' not in cell for cell in red), said
 
 
+def fails_without(tmp_path, file, rule, instead, test):
+    """In a copy in which a rule is taken out of a file of the package, this test fails."""
+    folder = copy(tmp_path)
+    path = folder / "leaselab" / file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(rule) == 1, rule
+    path.write_text(text.replace(rule, instead), encoding="utf-8")
+    said, failed = pytest_in(folder, f"tests/{test}")
+    assert failed and re.search(r"^E +(assert|AssertionError|Failed)", said, re.M), said
+
+
 # A rule of the workers that is no line of SQL: where it stands, what stands there without it, and the
 # test that then fails.
 WORKERS = [
@@ -208,13 +219,7 @@ WORKERS = [
 
 @pytest.mark.parametrize("file, rule, instead, test", WORKERS, ids=[case[-1] for case in WORKERS])
 def test_a_workers_rule_that_is_taken_away_makes_its_test_fail(file, rule, instead, test, tmp_path):
-    folder = copy(tmp_path)
-    path = folder / "leaselab" / "workers" / file
-    text = path.read_text(encoding="utf-8")
-    assert text.count(rule) == 1, rule
-    path.write_text(text.replace(rule, instead), encoding="utf-8")
-    said, failed = pytest_in(folder, f"tests/test_workers.py::{test}")
-    assert failed and re.search(r"^E +(assert|AssertionError|Failed)", said, re.M), said
+    fails_without(tmp_path, f"workers/{file}", rule, instead, f"test_workers.py::{test}")
 
 
 # A rule of the search that is no line of SQL, and a test that then fails.
@@ -258,13 +263,7 @@ SEARCH = [
 def test_a_rule_of_the_search_that_is_taken_away_makes_its_test_fail(
     file, rule, instead, test, tmp_path
 ):
-    folder = copy(tmp_path)
-    path = folder / "leaselab" / "explore" / file
-    text = path.read_text(encoding="utf-8")
-    assert text.count(rule) == 1, rule
-    path.write_text(text.replace(rule, instead), encoding="utf-8")
-    said, failed = pytest_in(folder, f"tests/{test}")
-    assert failed and re.search(r"^E +(assert|AssertionError)", said, re.M), said
+    fails_without(tmp_path, f"explore/{file}", rule, instead, test)
 
 
 def test_a_guard_that_no_schedule_misses_is_listed_with_its_reason():
