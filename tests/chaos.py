@@ -60,21 +60,10 @@ class Chaos:
         self.said = Path(folder, "said.txt").open("wb")
 
     def run(self):
-        """Chaos until there were enough kills, then peace until every task is final."""
-        started = progress = time.monotonic()
-        unfinished = None
+        """Chaos until there were enough kills, then peace; in the end no process is left."""
+        started = time.monotonic()
         try:
-            while unfinished != 0 or self.kills < self.wanted:
-                self._start_workers()
-                before, unfinished = unfinished, self._unfinished()
-                if self.kills < self.wanted:
-                    if unfinished < 24:
-                        self._enqueue()
-                    self._disturb()
-                if unfinished != before:
-                    progress = time.monotonic()
-                assert time.monotonic() - progress < PATIENCE, "nothing moves any more"
-                time.sleep(0.01)
+            self._until_every_task_is_final()
             for process in self.processes.values():
                 process.stdin.close()
             statuses = [process.wait(30) for process in self.processes.values()]
@@ -88,6 +77,21 @@ class Chaos:
                 process.stdin.close()
             self.said.close()
             self.seconds = round(time.monotonic() - started)
+
+    def _until_every_task_is_final(self):
+        """Chaos until there were enough kills, then peace until every task is final."""
+        progress, unfinished = time.monotonic(), None
+        while unfinished != 0 or self.kills < self.wanted:
+            self._start_workers()
+            before, unfinished = unfinished, self._unfinished()
+            if self.kills < self.wanted:
+                if unfinished < 24:
+                    self._enqueue()
+                self._disturb()
+            if unfinished != before:
+                progress = time.monotonic()
+            assert time.monotonic() - progress < PATIENCE, "nothing moves any more"
+            time.sleep(0.01)
 
     def _start_workers(self):
         for name in NAMES:

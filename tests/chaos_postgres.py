@@ -16,18 +16,15 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import chaos as chaos_on_a_file
 import psutil
+from chaos import LEASE, MAX_ATTEMPTS, NAMES, RUN_OF
 
 from leaselab.errors import StoreError
 from leaselab.postgres import PostgresServer, PostgresStore
 
-LEASE = 300
-NAMES = ("A", "B", "C", "D")
 FINAL = ("done", "uncertain", "failed")
-MAX_ATTEMPTS = 3
-RUN_OF = 4  # tasks to a run; a poison run has one
 STARTS = 0.8  # seconds that a worker takes to begin
-PATIENCE = 120  # seconds without a task that became final
 PLACE = "LEASELAB_CHAOS_PLACE"
 TABLE = (
     "CREATE TABLE log (number BIGINT GENERATED ALWAYS AS IDENTITY, action TEXT, worker TEXT, "
@@ -108,7 +105,7 @@ def note(store, action, claim, now):
 # The chaos
 
 
-class Chaos:
+class Chaos(chaos_on_a_file.Chaos):
     """Keeps four workers alive on one server, gives them tasks, and disturbs them."""
 
     def __init__(self, server, said, kills, seed):
@@ -122,21 +119,10 @@ class Chaos:
         self.said = Path(said)
 
     def run(self):
-        """Chaos until there were enough kills, then peace until every task is final."""
-        started = progress = time.monotonic()
-        unfinished = None
+        """As on a file; in the end no process is left."""
+        started = time.monotonic()
         try:
-            while unfinished != 0 or self.kills < self.wanted:
-                self._start_workers()
-                before, unfinished = unfinished, self._unfinished()
-                if self.kills < self.wanted:
-                    if unfinished < 24:
-                        self._enqueue()
-                    self._disturb()
-                if unfinished != before:
-                    progress = time.monotonic()
-                assert time.monotonic() - progress < PATIENCE, "nothing moves any more"
-                time.sleep(0.01)
+            self._until_every_task_is_final()
         finally:
             for process in self.processes.values():
                 with suppress(psutil.NoSuchProcess):  # poison may have been faster
