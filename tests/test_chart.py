@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from leaselab import Lab, Protocol, Scenario, scenarios
-from leaselab.errors import InputError
 from leaselab.chart import (
     COLOURS,
     CROP,
@@ -20,11 +19,14 @@ from leaselab.chart import (
     HEAD,
     INK,
     LEFT,
+    PAST_FOUR,
     REJECTED,
     RIGHT,
     WIDTH,
+    Chart,
+    look_of,
 )
-from leaselab.chart import PAST_FOUR, Chart, look_of
+from leaselab.errors import InputError
 from leaselab.workers import LoggedStore, trace_of
 
 KEYS = list(scenarios)

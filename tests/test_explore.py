@@ -12,8 +12,9 @@ import pytest
 
 from leaselab import Lab, Protocol
 from leaselab.errors import InputError
-from leaselab.explore import PROPERTIES, Matrix, Schedule, Scope, explore
-from leaselab.explore.machine import Machine, Task
+from leaselab.explore import PROPERTIES, Matrix, Schedule, Scope, explore, graph
+from leaselab.explore.graph import graph_of
+from leaselab.explore.machine import MEMORY, Machine, Task
 from leaselab.explore.scope import TWO_RUNS, TWO_TASKS
 
 # What is broken when one guard is struck out, beside what is broken without that.
@@ -224,6 +225,34 @@ def test_what_is_remembered_of_one_protocol_is_not_told_of_another():
     assert explore(stricter, "sound").broken == ["sound"]
     swapped = Protocol().with_statement("release", Protocol()["finish"])
     assert explore(swapped, "sound", Scope(retry_delay=0)).broken == ["sound"]
+
+
+def test_what_other_searches_have_learnt_changes_no_verdict(monkeypatch):
+    protocols = [Protocol().without(*guards) for guards in ((), GENERATIONS[:2], GENERATIONS[1:3])]
+
+    def found(*protocols):
+        searched = {protocol: explore(protocol) for protocol in protocols}
+        return {
+            str(protocol): [(str(finding), finding.transitions) for finding in verdict.values()]
+            for protocol, verdict in searched.items()
+        }
+
+    alone = {}
+    for protocol in protocols:
+        MEMORY.clear()
+        graph_of.cache_clear()
+        alone |= found(protocol)
+    graph_of.cache_clear()
+    assert found(*protocols) == found(*reversed(protocols)) == alone
+    monkeypatch.setattr(graph, "MOST", 1_000)  # too little to keep what one search comes to
+    assert found(*protocols) == found(*protocols) == alone
+
+
+def test_a_search_that_failed_is_not_taken_for_one_that_came_to_its_end():
+    claim = Protocol()["claim"].replace("RETURNING id, run_id", "RETURNING id, 'another' AS run_id")
+    for _ in range(2):
+        with pytest.raises(InputError, match="gives back what no worker can go on with"):
+            explore(Protocol().with_statement("claim", claim), "final")
 
 
 def test_what_a_matrix_calls_harmless_is_harmless_in_its_own_scope():

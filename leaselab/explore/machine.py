@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from leaselab.errors import InputError, StoreError
+from leaselab.explore.graph import NO_VERB, Answers
 from leaselab.explore.scope import Scope
 from leaselab.lab import GO_ON
 from leaselab.protocol import Protocol
@@ -101,9 +102,9 @@ class Transition(NamedTuple):
 
 
 def memory_of(protocol, verb):
-    """What is remembered of a verb as this protocol has it: (rows, arguments) -> the answer."""
+    """What is remembered of a verb as this protocol has it."""
     texts = (protocol[name] for name in ("schema", *STATEMENTS.get(verb, (verb,))))
-    return MEMORY.setdefault((verb, *texts), {})
+    return MEMORY.setdefault((verb, *texts), Answers())
 
 
 class Failed(str):
@@ -115,8 +116,9 @@ class Failed(str):
 
 MOST_STEPS = 100_000  # of SQLite's machine for one statement; a claim among few rows takes 200
 LONGEST = 10_000  # bytes of a value, or of a statement
-MEMORY = {}  # (verb, the schema, its SQL) -> {(rows, arguments): (what came back, rows)}
+MEMORY = {}  # (verb, the schema, its SQL) -> its Answers
 STATEMENTS = {
+    NO_VERB: (),
     "commit_run": ("commit_run", "commit_run.lease"),
     "exhaust": ("exhaust", "exhaust.run"),
 }
@@ -135,16 +137,20 @@ def searchable(protocol, scope):
 
 
 class Machine:
-    """The steps of one protocol in one scope."""
+    """The steps of one protocol in one scope.
+
+    ``memory`` has the ``Answers`` of each verb that is sent in the scope, and of ``NO_VERB``.
+    """
 
     def __init__(self, protocol, scope):
         self.scope = scope
         self.store = Store(":memory:", protocol)
         self.store.limit(steps=MOST_STEPS, size=LONGEST)
         self._loaded = None
-        self._memory = {}
-        for verb in CALLS:
-            self._memory[verb] = memory_of(protocol, verb)
+        not_sent = ("claim",) if scope.two_steps else ("look", "take")
+        self.memory = {
+            verb: memory_of(protocol, verb) for verb in (*CALLS, NO_VERB) if verb not in not_sent
+        }
 
     def close(self):
         self.store.close()
@@ -161,20 +167,25 @@ class Machine:
         budget = scope.claims, scope.crashes, scope.releases
         return State(1, tasks, runs, (None,) * scope.workers, (), *budget, (0,) * scope.tasks)
 
-    def transitions(self, state):
-        """Every step that can be taken from a state."""
+    def transitions(self, state, verbs=None):
+        """Every step that can be taken from a state; of some verbs, if they are given."""
+        verbs = self.memory if verbs is None else verbs
         for number, name in enumerate(self.scope.names):
             holds = state.workers[number]
             if isinstance(holds, Held):
-                yield from self._with_a_claim(state, number, name, holds)
+                yield from self._with_a_claim(state, number, name, holds, verbs)
             elif state.claims:
-                yield self._without_a_claim(state, number, name, holds)
+                action, sent = self._claiming(state, name, holds)
+                if action in verbs:
+                    yield self._without_a_claim(state, number, name, action, sent)
         for number, held in enumerate(state.in_flight):
             rest = state.in_flight[:number] + state.in_flight[number + 1 :]
             for action in self._requests(state, held):
-                yield self._arrive(state, rest, held, action)
-        for t in self._instants(state):
-            yield Transition(state, move_of("t", t), state._replace(now=t), None, None)
+                if action in verbs:
+                    yield self._arrive(state, rest, held, action)
+        if NO_VERB in verbs:
+            for t in self._instants(state):
+                yield Transition(state, move_of("t", t), state._replace(now=t), None, None)
 
     def _instants(self, state):
         """The instants that the clock may jump to."""
@@ -184,18 +195,18 @@ class Machine:
         instants = {*ends, *(end - 1 for end in ends), *(task.available_at for task in state.tasks)}
         return sorted(t for t in instants if state.now < t <= self.scope.horizon)
 
-    def _without_a_claim(self, state, number, name, seen):
+    def _claiming(self, state, name, seen):
+        """What a worker without a claim sends: an action and its arguments."""
         now, lease = state.now, self.scope.lease
         if not self.scope.two_steps:
-            action, sent = "claim", (name, now, lease)
-        elif seen is None:
-            action, sent = "look", (now,)
-        else:
-            action, sent = "take", (name, seen, now, lease)
+            return "claim", (name, now, lease)
+        return ("look", (now,)) if seen is None else ("take", (name, seen, now, lease))
+
+    def _without_a_claim(self, state, number, name, action, sent):
         returned, tasks, runs = self.answer(action, state.tasks, state.runs, sent)
         if isinstance(returned, Claim):
-            revision = next(run.revision for run in runs if run.id == returned.run_id)
-            holds = Held(returned, revision)
+            revisions = {run.id: run.revision for run in runs}
+            holds = Held(returned, revisions[returned.run_id])
         else:
             holds = returned or None  # what it has seen
         after = state._replace(
@@ -215,8 +226,10 @@ class Machine:
         may_renew = held.claim.lease_until < state.now + self.scope.lease
         return _chosen(may_renew, held.written, state.releases > 0)
 
-    def _with_a_claim(self, state, number, name, held):
+    def _with_a_claim(self, state, number, name, held, verbs):
         for action in self._requests(state, held):
+            if action not in verbs:
+                continue
             returned, tasks, runs = self._send(state, held, action)
             if action == "renew" and returned:
                 holds = held._replace(claim=held.claim._replace(lease_until=returned))
@@ -229,6 +242,8 @@ class Machine:
             workers = _put(state.workers, number, holds)
             after = _sent(state, action, tasks, runs, workers, state.in_flight)
             yield Transition(state, move_of(name, action), after, held, returned)
+        if NO_VERB not in verbs:
+            return
         if not held.called:
             yield self._call(state, number, name, held)
         if state.crashes:
@@ -290,7 +305,7 @@ class Machine:
 
     def answer(self, verb, tasks, runs, sent):
         """What comes back, and the rows then; asked of SQLite once and remembered."""
-        memory = self._memory[verb]
+        memory = self.memory[verb]
         key = (tasks, runs, sent)
         answer = memory.get(key)
         if answer is None:
@@ -304,15 +319,17 @@ class Machine:
 
     def _load(self, tasks, runs):
         store = self.store
-        if self._loaded == (tasks, runs):
-            return
-        store.fetch("DELETE FROM tasks")
-        store.fetch("DELETE FROM runs")
+        if self._loaded is None or [*map(len, self._loaded)] != [len(tasks), len(runs)]:
+            store.fetch("DELETE FROM tasks")
+            store.fetch("DELETE FROM runs")
+            self._loaded = (), ()
         for run in runs:
-            store.fetch("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", run)
+            if run not in self._loaded[1]:
+                store.fetch("REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", run)
         for task in tasks:
-            store.fetch("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", task)
-        self._loaded = (tasks, runs)
+            if task not in self._loaded[0]:
+                store.fetch("REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", task)
+        self._loaded = tasks, runs
 
     def _run(self, verb, tasks, runs, sent):
         self._load(tasks, runs)
@@ -326,9 +343,10 @@ class Machine:
         if most > 1:
             self._loaded = None
             return Failed(f"it changes {most} rows at once"), tasks, runs
-        tasks = tuple(map(Task._make, store.fetch("SELECT * FROM tasks ORDER BY id")))
-        runs = tuple(map(Run._make, store.fetch("SELECT * FROM runs ORDER BY id")))
-        self._loaded = (tasks, runs)
+        if most:
+            tasks = tuple(map(Task._make, store.fetch("SELECT * FROM tasks ORDER BY id")))
+            runs = tuple(map(Run._make, store.fetch("SELECT * FROM runs ORDER BY id")))
+            self._loaded = tasks, runs
         return returned, tasks, runs
 
 

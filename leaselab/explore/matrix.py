@@ -1,16 +1,11 @@
 """The matrix: which guard protects which property, in a table and in a picture."""
 
-from dataclasses import replace
-
 from matplotlib.patches import Rectangle
 
 from leaselab.chart import BAND, FAINT, REJECTED, WIDTH, Picture
 from leaselab.errors import InputError
-from leaselab.explore.machine import CALLS, Machine, memory_of
 from leaselab.explore.properties import PROPERTIES
-from leaselab.explore.scope import ONE_TASK
 from leaselab.explore.search import explore
-from leaselab.explore.verdict import Verdict
 from leaselab.protocol import Protocol
 
 # A guard that alone protects nothing in the scopes of the properties, and why.
@@ -46,17 +41,11 @@ class Matrix(Picture):
             raise InputError(f"guards are a list with what each row strikes out, not {guards!r}.")
         rows = guards if guards else ["", *Protocol().guards]
         self._scope = scope
-        self.verdicts, full = {}, explore(scope=scope)
+        self.verdicts = {}
         for row in rows:
             names = [row] if isinstance(row, str) else list(row)
             protocol = Protocol().without(*filter(None, names))
-            if _answers_alike(protocol):
-                found = {
-                    name: replace(finding, protocol=protocol) for name, finding in full.items()
-                }
-                self.verdicts[" + ".join(names)] = Verdict(protocol, found)
-            else:
-                self.verdicts[" + ".join(names)] = explore(protocol, scope=scope)
+            self.verdicts[" + ".join(names)] = explore(protocol, scope=scope)
         self.height = HEAD + ROW * len(self.verdicts) + 34
 
     @property
@@ -132,23 +121,6 @@ class Matrix(Picture):
         size = 8 if len(steps) < 4 else 5.5
         self._text(middle, y + 9, steps, size=size, weight="bold", color=REJECTED, **style)
         self._text(middle, y + 19, states, size=5.8, **style)
-
-
-def _answers_alike(protocol):
-    """Whether SQLite answers as under the full protocol to all that was asked under that one.
-
-    Then a search under this protocol comes to the same states by the same steps, and need not be
-    made again.
-    """
-    machine, full = Machine(protocol, ONE_TASK), Protocol()
-    try:
-        return all(
-            machine.answer(verb, *asked) == answer
-            for verb in CALLS
-            for asked, answer in list(memory_of(full, verb).items())
-        )
-    finally:
-        machine.close()
 
 
 def _cell(finding):

@@ -17,14 +17,14 @@ RESULTS = ("finish", "commit_run", "exhaust")  # what writes a result, and so ne
 REQUESTS = ("renew", "ack", "release", *RESULTS)  # what is sent together with a claim
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is itself; its hash is asked for often
 class Property:
     """A sentence that must be true of every schedule.
 
     Attributes:
         name: one word or two, as ``"stale_commit"``.
         sentence: what must hold.
-        actions: the actions that are looked at; all if empty.
+        actions: the actions that are looked at.
         judge: takes a ``Transition`` and the ``Machine``; gives the reason if it is broken.
         scope: where it is judged if no scope is given.
         possible: it is no promise but a possibility: ``judge`` tells where it has come true.

@@ -1,9 +1,11 @@
 """The search: every schedule of a scope, the shortest first, on the real statements."""
 
+import gc
 from collections import defaultdict
 from itertools import pairwise
 
 from leaselab.errors import InputError
+from leaselab.explore.graph import graph_of
 from leaselab.explore.machine import Machine, searchable
 from leaselab.explore.properties import PROPERTIES
 from leaselab.explore.schedule import ACTIONS, Schedule
@@ -45,7 +47,7 @@ def explore(protocol=None, properties=None, scope=None):
 
 
 class Reached:
-    """A state that was reached: at which level, in how many shortest ways, and from where."""
+    """A node that was reached: at which level, in how many shortest ways, and from where."""
 
     __slots__ = ("level", "parents", "ways")
 
@@ -63,48 +65,48 @@ class Search:
         self.scope = scope
         self.open = {kind.name: kind for kind in kinds}
         self.findings = {}
+        self.graph = graph_of(scope, tuple(self.open.values()))
         self.reached = {}
         self.transitions = 0
 
     def run(self):
         """Search until everything asked for is known; returns a ``Finding`` by property's name."""
-        machine = Machine(self.protocol, self.scope)
+        machine, collects = Machine(self.protocol, self.scope), gc.isenabled()
+        gc.disable()  # it would look through all that is kept, again and again: a third of the time
         try:
-            level = [machine.start()]
+            level = [self.graph.node(machine.start())]
             self.reached[level[0]] = Reached(0, 1, [])
             while level and self.open and len(self.reached) <= self.scope.cap:
                 level = self._next_level(machine, level)
         finally:
+            if collects:
+                gc.enable()
             machine.close()
+            self.graph.thin()
         for name, kind in self.open.items():
             self.findings[name] = self._finding(kind, complete=not level)
         return self.findings
 
     def _next_level(self, machine, level):
-        """The states that are first reached from this level; what was found on the way is noted."""
-        judges = defaultdict(list)
-        for kind in self.open.values():
-            for action in kind.actions:
-                judges[action].append(kind)
+        """The nodes that are first reached from this level; what was found on the way is noted."""
         following, found, reached = [], defaultdict(list), self.reached
-        for state in level:
+        for node in level:
             if len(reached) > self.scope.cap:
                 break
-            here = reached[state]
-            for transition in machine.transitions(state):
-                self.transitions += 1
-                _, move, after, _, _ = transition
-                for kind in judges.get(move.action, ()):
-                    reason = kind.judge(transition, machine)
-                    if reason:
-                        found[kind.name].append((transition, reason))
-                there = reached.get(after)  # looked up once: to hash a state takes its time
-                if there is None:
-                    reached[after] = Reached(here.level + 1, here.ways, [(state, move)])
-                    following.append(after)
-                elif there.level > here.level:
-                    there.ways += here.ways
-                    there.parents.append((state, move))
+            here = reached[node]
+            for steps in self.graph.steps(node, machine):
+                self.transitions += len(steps.moves)
+                for kind, move, reason in steps.told:
+                    if kind.name in self.open:
+                        found[kind.name].append((node, move, reason))
+                for move, after in zip(steps.moves, steps.after):
+                    there = reached.get(after)
+                    if there is None:
+                        reached[after] = Reached(here.level + 1, here.ways, [move])
+                        following.append(after)
+                    elif there.level > here.level:
+                        there.ways += here.ways
+                        there.parents.append(move)
         for name, scenes in found.items():
             self._note(self.open.pop(name), scenes)
         return following
@@ -119,8 +121,8 @@ class Search:
         best = min(
             (
                 (_telling(schedule), schedule, reason)
-                for transition, reason in scenes
-                for schedule in self._schedules(transition, ENOUGH // len(scenes) + 1)
+                for node, move, reason in scenes
+                for schedule in self._schedules(node, move, ENOUGH // len(scenes) + 1)
             ),
             key=lambda found: found[0],
         )
@@ -129,21 +131,20 @@ class Search:
             kind,
             schedule=Schedule(move for _, move in moves),
             reason=reason,
-            equally_short=sum(self.reached[transition.before].ways for transition, _ in scenes),
+            equally_short=sum(self.reached[node].ways for node, _, _ in scenes),
         )
 
-    def _schedules(self, transition, most):
-        """The shortest schedules that end in a transition, as (state, move), at most so many."""
-        unfinished = [((transition.before, transition.move),)]
+    def _schedules(self, node, move, most):
+        """The shortest schedules that end in a move, as (node, move), at most so many."""
+        unfinished = [((node, move),)]
         while unfinished and most:
             schedule = unfinished.pop()
-            state = schedule[0][0]
-            parents = self.reached[state].parents
+            parents = self.reached[schedule[0][0]].parents
             if not parents:
                 most -= 1
                 yield schedule
-            for parent, move in parents:
-                unfinished.append(((parent, move), *schedule))
+            for parent in parents:
+                unfinished.append((parent, *schedule))
 
 
 def _telling(schedule):
@@ -151,8 +152,8 @@ def _telling(schedule):
     actors = [move.actor for _, move in schedule if move.actor != "t"]
     crashes = sum(move.action == "crash" for _, move in schedule)
     aside = sum(
-        move.action not in {task.lease_until for task in state.tasks}
-        for state, move in schedule
+        move.action not in {task.lease_until for task in node.state.tasks}
+        for node, move in schedule
         if move.actor == "t"
     )
     familiar = [ACTIONS.index(move.action) for _, move in schedule if move.actor != "t"]
