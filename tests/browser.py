@@ -97,6 +97,7 @@ def jupyterlab(folder, notebooks=ROOT / "notebooks"):
         *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),
         *(f"--port={port}", f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0"),
         "--LanguageServerManager.autodetect=False",
+        "--ServerApp.kernel_websocket_connection_class=leaselab.jupyter.PromptConnection",
         f"--ServerApp.root_dir={folder / 'notebooks'}",
     ]
     with (folder / "log").open("w") as log:

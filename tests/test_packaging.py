@@ -45,13 +45,13 @@ def test_nothing_below_imports_anything_above():
     order = [
         *("errors", "protocol", "store", "doctor", "__main__", "trace", "scenarios", "question"),
         *("lab", "replay", "incidents"),
-        *("chart", "cost_chart", "lease_curve", "panel", "exercises"),
+        *("chart", "cost_chart", "lease_curve", "panel", "exercises", "jupyter"),
     ]
     check_order("", order)
     workers = ["clock", "heartbeat", "log", "poller", "processes", "work", "__main__"]
     check_order("workers/", workers)
     check_order("postgres/", ["watcher", "store", "server"])
-    explore = ["scope", "machine", "properties", "schedule", "verdict", "search", "matrix"]
+    explore = ["scope", "graph", "machine", "properties", "schedule", "verdict", "search", "matrix"]
     check_order("explore/", [*explore, "sandbox", "compare", "own", "panel"])
     check_order("self_test/", ["evidence", "choice", "questions", "panel"])
     for path in (ROOT / "leaselab" / "workers").glob("*.py"):
