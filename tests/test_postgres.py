@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -423,6 +424,22 @@ def test_a_server_that_is_stopped_in_mid_lesson_says_so():
             lab.claim("A")
         with pytest.raises(StoreError, match="this server is closed; start a new one"):
             lab.restart()
+
+
+def test_a_servers_own_connection_that_is_ended_is_named_and_nothing_is_left(server):
+    from leaselab.postgres import PostgresServer
+
+    own = PostgresServer(server.url)
+    store = own.store()
+    schemas = list(own._schemas)
+    server.cut_off(SimpleNamespace(pid=own._connection.info.backend_pid))
+    for call in (own.fresh, lambda: own.cut_off(store), lambda: own.waits(store)):
+        with pytest.raises(StoreError, match="the server at .* is (gone|closed)"):
+            call()
+    own.close()
+    with server.connect() as connection:
+        left = connection.execute("SELECT nspname FROM pg_namespace").fetchall()
+    assert schemas and not {schema for (schema,) in left} & {*schemas}
 
 
 # Nothing is left behind

@@ -8,11 +8,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from psycopg import conninfo
+from psycopg import Error, conninfo
 from psycopg.sql import SQL, Identifier
 
 from leaselab.errors import StoreError
-from leaselab.postgres.store import PostgresStore, connect
+from leaselab.postgres.store import PostgresStore, connect, in_a_sentence
 
 URL = "LEASELAB_POSTGRES_URL"
 PATIENCE = 60  # seconds for a server to stop, and for a call to wait or to return
@@ -56,10 +56,8 @@ class PostgresServer:
 
     def fresh(self):
         """Make a place of its own, an empty schema. Returns the URL that leads there."""
-        if self._connection is None:
-            raise StoreError("this server is closed; start a new one.")
         schema = f"leaselab_{secrets.token_hex(6)}"
-        self._connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+        self._execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
         self._schemas.append(schema)
         options = conninfo.conninfo_to_dict(self.url).get("options", "")
         return conninfo.make_conninfo(
@@ -89,15 +87,17 @@ class PostgresServer:
         if at_commit:
             store.at_commit = lambda: self._wait_for_the_end_of(store.pid)
         else:
-            self._connection.execute("SELECT pg_terminate_backend(%s::int, 5000)", (store.pid,))
+            self._execute("SELECT pg_terminate_backend(%s::int, 5000)", (store.pid,))
 
     def close(self):
         """Drop what was made, and stop the server if it was started for the purpose."""
-        if self._connection is not None and self._watcher is None:
-            self._drop()
         if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+            try:
+                if self._watcher is None:
+                    self._drop()
+            finally:
+                self._connection.close()
+                self._connection = None
         if self._watcher is not None:
             self._watcher.stdin.close()
             self._watcher.wait(PATIENCE)
@@ -112,22 +112,33 @@ class PostgresServer:
 
     def waits(self, store):
         """Whether the connection of a store waits for a lock that another one holds."""
-        return bool(self._connection.execute(WAITING, (store.pid,)).fetchall())
+        return bool(self._execute(WAITING, (store.pid,)))
 
     def _wait_for_the_end_of(self, pid):
         deadline = time.monotonic() + PATIENCE
         there = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
-        while self._connection.execute(there, (pid,)).fetchall() and time.monotonic() < deadline:
+        while self._execute(there, (pid,)) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _drop(self):
         """Drop the schemas, and end the connections that might still use them."""
         ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
-        while self._schemas and not self._connection.closed:
+        if self._connection.closed and self._schemas:  # an administrator, or a broken line
+            self._connection = connect(self.url)
+        while self._schemas:
             schema = self._schemas.pop()
-            self._connection.execute(ends, (schema,))
-            drop = SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(schema))
-            self._connection.execute(drop)
+            self._execute(ends, (schema,))
+            self._execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(schema)))
+
+    def _execute(self, statement, sent=()):
+        """Run a statement on the server's own connection; returns its rows."""
+        if self._connection is None:
+            raise StoreError("this server is closed; start a new one.")
+        try:
+            cursor = self._connection.execute(statement, sent)
+            return cursor.fetchall() if cursor.description else []
+        except Error as error:
+            raise in_a_sentence(self.url, error) from error
 
     def _start(self):
         self._watcher = subprocess.Popen(

@@ -260,15 +260,20 @@ def connect(url):
     Raises:
         StoreError: no server answers there, or it lets nobody in; InputError: no URL.
     """
-    where = place(url)
+    place(url)  # what is no URL is named first
     try:
         connection = psycopg.connect(
             url, autocommit=True, row_factory=_rows, connect_timeout=CONNECT_TIMEOUT
         )
     except (psycopg.Error, UnicodeError) as error:
-        raise StoreError(_sentence(where, 0, error)) from error
+        raise in_a_sentence(url, error) from error
     connection.adapters.register_dumper(int, Int8Dumper)  # two small numbers may have a large sum
     return connection
+
+
+def in_a_sentence(url, error):
+    """What psycopg says of a server, as a ``StoreError`` that names the server."""
+    return StoreError(_sentence(place(url), 0, error))
 
 
 def place(url):
