@@ -44,13 +44,15 @@ NUMBERS = count(1)  # two panels on one page have charts of different height
 NO_CLAIM = ("none", "")  # ipywidgets takes the value None for "nothing is chosen"
 # A clear picture over the two layers has their alt text, which changes with the clock; they do not.
 CLEAR = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACH5BAEAAAAALAAAAAABAAEAAAICRAEAOw=="
-# The handle of an IntSlider has no name of its own; a screen reader needs one. And an arrow key on a
-# dropdown is no shortcut of JupyterLab, which else goes to another cell.
+# The handle of an IntSlider has no name of its own; a screen reader needs one. A text that is longer
+# than its box is scrolled by keyboard, too. And an arrow key on that or on a dropdown is no shortcut of
+# JupyterLab, which else goes to another cell.
 MIND_THE_KEYBOARD = (
     "for (const handle of document.querySelectorAll('.leaselab-clock .noUi-handle'))"
     " handle.setAttribute('aria-label', 'now: the virtual clock');"
-    " for (const select of document.querySelectorAll('.leaselab select'))"
-    " select.setAttribute('data-lm-suppress-shortcuts', 'true')"
+    " for (const box of document.querySelectorAll('.leaselab .leaselab-scroll')) box.tabIndex = 0;"
+    " for (const part of document.querySelectorAll('.leaselab select, .leaselab .leaselab-scroll'))"
+    " part.setAttribute('data-lm-suppress-shortcuts', 'true')"
 )
 
 

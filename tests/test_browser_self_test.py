@@ -4,7 +4,7 @@ import browser
 import pytest
 from browser import CHROMIUM, Reader
 from playwright.sync_api import expect
-from test_browser import CUT_OFF, violations
+from test_browser import CUT_OFF, THEMES, violations
 
 from leaselab.self_test.choice import LETTERS, SelfTest
 from leaselab.self_test.panel import FIRST
@@ -35,7 +35,7 @@ def opened(tmp_path_factory):
         yield reader
 
 
-@pytest.fixture(params=["Light", "Dark"])
+@pytest.fixture(params=THEMES)
 def theme(request, opened):
     opened.change_theme(request.param)
 
