@@ -14,6 +14,10 @@ from leaselab.scenarios import Scenario, Step
 from leaselab.workers import Workers
 
 
+class Solved(str):
+    """What a judge says of an answer that does what the task asks for, if it has more to say."""
+
+
 class Exercise:
     """A task for the reader.
 
@@ -48,7 +52,10 @@ class Exercise:
             missing = str(error)
         except Exception as error:
             missing = f"your answer stopped with {type(error).__name__}: {error}"
-        print(f"Not yet: {missing}" if missing else "Solved.")
+        if isinstance(missing, Solved):
+            print(f"Solved: {missing}")
+        else:
+            print(f"Not yet: {missing}" if missing else "Solved.")
 
 
 def _play(answer, **options):
@@ -422,13 +429,27 @@ def _asked(answer, protocol):
         lab.close()
 
 
+THREE_THINGS = "three things: the question, the choices, the fact"
+
+
+def _are_three(asked):
+    return isinstance(asked, tuple) and len(asked) == 3
+
+
 def _a_question_about_a_guard(answer):
     asked, events = _asked(answer, Protocol())
-    if not isinstance(asked, tuple) or len(asked) != 3:
-        return "answer(lab) has to return three things: the question, the choices, the fact."
+    if not _are_three(asked):
+        return f"answer(lab) has to return {THREE_THINGS}."
     text, choices, fact = asked
     if not isinstance(text, str) or not text.strip().endswith("?"):
         return "a question is a text that ends in a question mark."
+    acted = sorted({event.actor for event in events} - {"client", "service"})
+    unnamed = [name for name in acted if not re.search(rf"\b{name}\b", text)]
+    if unnamed or len(text.split()) < 4:
+        return (
+            "whoever is asked sees nothing of your schedule; the question has to tell who does what "
+            f"in it, in four words at least, and to name {' and '.join(acted) or 'a worker'}."
+        )
     words = list(choices.values()) if isinstance(choices, dict) else []
     if len(words) < 3 or not all(isinstance(each, str) and each.strip() for each in words):
         return "the choices are a dict of three at least: a fact, and what it means in words."
@@ -441,9 +462,14 @@ def _a_question_about_a_guard(answer):
     for guard in Protocol().guards:
         if guard == "claim.final":
             continue
-        (_, _, other), its_events = _asked(answer, Protocol().without(guard))
+        other, its_events = _asked(answer, Protocol().without(guard))
+        if not _are_three(other):
+            return f"without {guard} answer(lab) does not return {THREE_THINGS}."
+        other = other[2]
         if other != fact and other in tuple(choices) and its_events != events:
-            return None
+            return Solved(
+                f"without {guard} the fact is {other!r}, your choice \u201c{choices[other]}\u201d"
+            )
     return (
         f"whichever guard is struck out, claim.final apart, the fact is {fact!r} or something that "
         "no choice says."
@@ -619,8 +645,8 @@ exercises = {
     "15_self_test": Exercise(
         "Write a question about a guard other than claim.final. answer(lab) plays your schedule and "
         "returns three things: the question, a dict of three choices or more (a fact, and what it means "
-        "in words), and the fact that came out. A wrong choice has to be what comes out if the guard "
-        "is struck out.",
+        "in words), and the fact that came out. The question names the workers that act. A wrong choice "
+        "has to be what comes out if one guard, which you need not name, is struck out.",
         (
             "Take a schedule of a lesson in which the file refuses something, such as the late finish "
             "of lesson 03. What would the row say if the guard were not there? That is a choice.",

@@ -65,7 +65,7 @@ def sees(reader, plain, number):
     """The page shows what the plain test says of a question."""
     question = plain.ask(number)
     state = {None: "open", True: "right", False: "wrong"}[question.right]
-    title = f"Question {number} of 23 · {question.topic} · {state}"
+    title = f"Question {number} of 23 · {question.about} · {state}"
     expect(reader.panel.locator(".leaselab-title")).to_have_text(title)
     expect(reader.panel.locator(".leaselab-text")).to_have_text(question.text.replace("`", ""))
     expect(choices(reader)).to_have_count(len(question.choices))

@@ -16,7 +16,7 @@ from leaselab.errors import InputError, StoreError
 from leaselab.self_test import evidence
 from leaselab.self_test.choice import LESSONS, LETTERS, MultipleChoice, SelfTest
 from leaselab.self_test.evidence import Evidence
-from leaselab.self_test.panel import FIRST
+from leaselab.self_test.panel import CHOOSE, FIRST
 from leaselab.self_test.questions import QUESTIONS
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -52,7 +52,7 @@ def test_the_evidence_picks_the_choice_that_is_marked_right_each_time(question):
     found = question.run()
     assert found.fact == question.expected
     assert found.fact in question.choices
-    assert found.lines and all(found.lines)
+    assert found.lines and all(re.fullmatch(r"\S.*[.:]", line) for line in found.lines)
     again = question.run()
     assert (again.fact, again.lines) == (found.fact, found.lines)
 
@@ -62,6 +62,68 @@ def test_a_question_is_one_and_its_choices_differ(question):
     assert "?" in question.text and question.why
     assert 3 <= len(question.choices) == len(set(question.choices.values())) <= 4
     assert question.lesson in LESSONS
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=ids)
+def test_the_right_choice_is_not_the_only_long_one_or_the_only_short_one(question):
+    right = len(question.choices[question.expected])
+    others = [len(words) for fact, words in question.choices.items() if fact != question.expected]
+    assert 0.75 * min(others) <= right <= 1.25 * max(others)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=ids)
+def test_evidence_of_a_search_names_its_scope_and_what_it_calls_a_holder(question):
+    lines = question.run().lines
+    scopes = [line for line in lines if line.startswith("Scope: ")]
+    assert bool(scopes) == any(re.search(r"\d states\b", line) for line in lines)
+    told = any("until the end of the lease that it was told of" in line for line in lines)
+    assert told == any("holds a live lease of a task" in line for line in lines)
+    if scopes:
+        assert "search" in question.text or re.search("Can|Which change", question.text)
+
+
+def test_the_evidence_of_repairs_names_them_in_the_order_of_the_choices():
+    places = {
+        "repairs_of_two_steps": ("A second look", "One UPDATE", "A lease of 5", "A finish that"),
+        "keys_for_two_mails": ("task-1:", "call-1", "task-1-first", "task-1-generation-1"),
+        "checks_before_a_write": ("A SELECT", "A comparison", "A condition", "A renewal"),
+        "what_uses_up_no_attempt": ("B's claim of t=50", "A's claim of t=1,", "B's claim of t=10"),
+        "way_back_from_failed": ("The task is failed", "claim", "release", "renew"),
+    }
+    for name, begin in places.items():
+        lines = getattr(evidence, name)().lines
+        found = [next(n for n, line in enumerate(lines) if line.startswith(word)) for word in begin]
+        assert found == sorted(found), name
+
+
+def test_after_a_claim_anew_nothing_of_the_old_generation_is_accepted():
+    *_, claim, beat, finish = evidence.refused_beat().traces["What was played"].events
+    assert claim.returned == 2
+    for event in (beat, finish):
+        assert event.refused and event.sent["generation"] == 1
+        assert "generation" in event.refusals
+
+
+def test_a_beat_without_an_answer_may_have_been_accepted_and_no_unit_is_wrong():
+    found = evidence.beat_without_an_answer()
+    ends = [trace.tasks[0]["lease_until"] for trace in found.traces.values()]
+    assert ends == [101, 81]
+    assert not any(" ms" in line for line in found.lines)
+
+
+def test_what_a_worker_was_told_lasts_longer_than_its_lease_without_max():
+    told = [line for line in evidence.renewal_without_max().lines if "t=40" in line]
+    assert told == [
+        "Without MAX, t=40: A was told 50, and the task is now B's.",
+        "With MAX, t=40: A was told 50, and the task is now A's.",
+    ]
+
+
+def test_the_stale_beat_gets_through_as_the_ack_of_question_7_does():
+    assert QUESTIONS[6].run is evidence.owner_without_generation
+    assert "question 7" in QUESTIONS[ids.index("spare_of_an_owner_guard")].why
+    line = next(line for line in evidence.spare_of_an_owner_guard().lines if " alone:" in line)
+    assert "renew of generation 1 is accepted, the row has generation 2" in line
 
 
 @pytest.mark.parametrize("name", WITHOUT_A_GUARD)
@@ -85,14 +147,22 @@ def test_the_evidences_pictures_have_captions_and_say_what_they_show(question):
     assert len({chart.horizon for chart in charts.values()}) <= 1
 
 
-def test_there_is_one_question_for_each_lesson_six_of_the_article_and_four_of_an_interviewer():
+def test_there_is_a_question_of_each_lesson_six_of_the_article_and_four_of_an_interviewer():
     assert Counter(question.origin for question in QUESTIONS) == {
         "lesson": 13,
         "article": 6,
         "interviewer": 4,
     }
     about = [question.lesson for question in QUESTIONS if question.origin == "lesson"]
-    assert sorted(about) == list(LESSONS)
+    assert sorted(set(about)) == list(LESSONS)
+
+
+def test_the_readme_gives_as_homework_the_questions_of_the_lessons_that_were_read():
+    readme = (NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in readme.splitlines() if line.startswith("| 90 minutes"))
+    first, *rest = map(int, re.search(r"questions (\d+) and (\d+) to (\d+) of 15", row).groups())
+    read = [n for n, question in enumerate(QUESTIONS, 1) if question.lesson[:2] <= "05"]
+    assert read == [first, *range(rest[0], rest[1] + 1)]
 
 
 def test_no_letter_is_right_much_more_often_than_another():
@@ -151,6 +221,18 @@ def test_before_the_answer_nothing_is_run_and_nothing_is_given_away():
         assert LESSONS[question.lesson] not in repr(question)
 
 
+def test_before_the_answer_a_question_names_its_topic_and_its_lesson():
+    test = SelfTest()
+    panel = test.panel()
+    for number in NUMBERS:
+        question = test.ask(number)
+        about = f"{question.topic} · lesson {question.lesson[:2]}"
+        assert repr(question).startswith(f"Question {number} · {about}\n")
+        assert f"<b>Question {number} · {about}</b>" in question._repr_mimebundle_()["text/html"]
+        assert panel._title.value == f"Question {number} of 23 · {about} · open"
+        panel.press("next")
+
+
 def test_an_answer_cannot_be_changed():
     test = SelfTest()
     question = test.ask(1, "a")
@@ -161,7 +243,7 @@ def test_an_answer_cannot_be_changed():
     assert (question.answer, question.evidence) == ("a", evidence)
 
 
-@pytest.mark.parametrize("answer", ["e", "A", "", 1, True, ["a"], "final"])
+@pytest.mark.parametrize("answer", ["e", "a b", "", 1, True, ["a"], "final"])
 def test_an_answer_that_is_none_ends_in_a_sentence(answer):
     with pytest.raises(InputError, match=r"^the answer is one of a, b, c, d, not .*\.$"):
         SelfTest().ask(1, answer)
@@ -211,6 +293,13 @@ def test_a_question_of_ones_own_is_asked_like_the_others():
     assert test.score.advice() == ["Reread 16_mine (16_mine.ipynb) for question 1."]
 
 
+@pytest.mark.parametrize("answer", [" c ", "C", "c\n"])
+def test_a_capital_letter_and_blanks_are_no_other_answer(answer):
+    question = SelfTest().ask(1, answer)
+    assert question.answer == "c" and question.right
+    question.lock_in("c")
+
+
 def test_two_tests_share_no_answer():
     first, second = SelfTest(), SelfTest()
     first.ask(1, "a")
@@ -226,7 +315,7 @@ def test_the_score_counts_by_topic_and_names_what_to_reread():
     assert repr(test) == "A self-test of 23 questions: 23 open."
     assert repr(test.score).endswith("No answer is locked in yet.")
     test.ask(1, RIGHT[0])
-    assert repr(test.score).endswith("Nothing to reread.")
+    assert repr(test.score).endswith("Nothing to reread so far.")
     for number in (2, 3, 6):
         test.ask(number, wrong(number))
     lines = repr(test.score).splitlines()
@@ -251,6 +340,7 @@ def test_all_right_is_all_right():
         test.ask(number, RIGHT[number - 1])
     assert test.score.sentence == "23 of 23 right, 0 open"
     assert test.reread == []
+    assert repr(test.score).endswith("Nothing to reread.")
 
 
 # In a notebook, and as a panel
@@ -285,7 +375,7 @@ def panel_of(test):
 def test_the_panel_locks_an_answer_in_and_shows_what_the_plain_call_says():
     test, plain = SelfTest(), SelfTest()
     panel, buttons = panel_of(test)
-    assert panel._title.value == "Question 1 of 23 · The claim · open"
+    assert panel._title.value == "Question 1 of 23 · The claim · lesson 01 · open"
     assert panel._verdict.value == FIRST and panel._charts.value == ""
     assert buttons["lock in"].disabled
     panel.press("lock in")  # a disabled button does nothing
@@ -306,6 +396,18 @@ def test_the_panel_locks_an_answer_in_and_shows_what_the_plain_call_says():
     ]
     assert buttons["The claim"].description == "\u25b8 The claim: 0 of 1 right, 2 open"
     assert panel._score.value == test.score.sentence
+
+
+def test_a_panel_that_is_to_lock_in_no_choice_says_that_one_is_missing():
+    panel, _ = panel_of(SelfTest())
+    panel.press("lock in")
+    assert panel._verdict.value == CHOOSE == "Choose an answer first."
+    panel.choice.value = "b"
+    assert panel._verdict.value == FIRST
+    panel.press("lock in")
+    verdict = panel._verdict.value
+    panel.press("lock in")
+    assert panel._verdict.value == verdict
 
 
 def test_back_and_next_go_from_question_to_question_and_a_topic_to_what_is_open_of_it():

@@ -17,7 +17,6 @@ from leaselab.errors import InputError, whole_number
 from leaselab.self_test.evidence import Evidence
 
 LESSONS = {
-    "00_start_here": "00 · Start here",
     "01_claim_and_finish": "01 · Claim and finish",
     "02_crash_and_takeover": "02 · Crash and takeover",
     "03_stale_commit": "03 · The stale commit",
@@ -74,11 +73,14 @@ class MultipleChoice:
     def lock_in(self, answer):
         """Give the answer, a letter; it cannot be changed afterwards. The evidence is run now.
 
+        A capital letter and blanks beside it are no other answer.
+
         Raises:
             InputError: it is none of the letters, or another answer was locked in before.
         """
+        given, answer = answer, answer.strip().lower() if isinstance(answer, str) else answer
         if answer not in tuple(self.letters):
-            raise InputError(f"the answer is one of {', '.join(self.letters)}, not {answer!r}.")
+            raise InputError(f"the answer is one of {', '.join(self.letters)}, not {given!r}.")
         with ONE_AT_A_TIME:
             if self.answer not in (None, answer):
                 raise InputError(f"the answer {self.answer!r} is locked in already.")
@@ -113,7 +115,12 @@ class MultipleChoice:
 
     @property
     def title(self):
-        return f"Question {self.number} · {self.topic}"
+        return f"Question {self.number} · {self.about}"
+
+    @property
+    def about(self):
+        """Its topic and its lesson, so that a reader can leave out what was not read."""
+        return f"{self.topic} · lesson {self.lesson.split('_')[0]}"
 
     def __repr__(self):
         lines = [self.title, *wrap(self.text, 96)]
@@ -273,8 +280,9 @@ class Score:
     def advice(self, name=in_full):
         """What to reread, a line for each lesson; ``name`` makes a lesson's name of its key."""
         if not self._wrong:
-            answered = self.all[True] + self.all[False]
-            return ["Nothing to reread." if answered else "No answer is locked in yet."]
+            if not self.all[True]:
+                return ["No answer is locked in yet."]
+            return ["Nothing to reread so far." if self.all[None] else "Nothing to reread."]
         return [
             f"Reread {name(lesson)} for question{'s' if len(numbers) > 1 else ''} "
             f"{', '.join(numbers)}."

@@ -4,15 +4,12 @@ Each function plays its schedules on fresh files, or searches, and returns an ``
 picks the right choice of a question; which choice that is, is not written down here.
 """
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 
 from leaselab.explore import Scope, explore
 from leaselab.lab import Lab
 from leaselab.protocol import Protocol
 from leaselab.scenarios import Scenario, scenarios
-from leaselab.store import Store
 from leaselab.workers.heartbeat import Heartbeat
 
 
@@ -73,9 +70,29 @@ def told(row):
     return ", ".join(f"{name} {value}" for name, value in row.items())
 
 
-def searched(verdict):
-    """What a search says, a line for each property."""
-    return [f"a search, {name}: {finding.sentence}" for name, finding in verdict.items()]
+def searched(found):
+    """What searches say, a line each, by caption; then what the words mean, and the scopes."""
+    lines = [f"{caption}: {finding.sentence}." for caption, finding in found.items()]
+    told = " ".join(lines)
+    if any(finding.property.name == "one_live_holder" for finding in found.values()):
+        lines.append(
+            "To a search, a worker holds a live lease until the end of the lease that it was told of."
+        )
+    if "equally short" in told:
+        lines.append(
+            "In a schedule A.claim is a step of A, and t=31 moves the clock; the brackets say how many "
+            "schedules are as short, and how many states were seen (lesson 11)."
+        )
+    if "(generation=" in told:
+        lines.append("A step with (generation=1) was sent before the crash and arrives only now.")
+    return lines + [
+        f"Scope: {scope}." for scope in dict.fromkeys(each.scope for each in found.values())
+    ]
+
+
+def promise(finding):
+    """A search for what breaks a property, in words."""
+    return f"A search, “{finding.property.sentence.removesuffix('.')}”"
 
 
 # The claim
@@ -89,15 +106,15 @@ def claim_after_done():
 
 
 def repairs_of_two_steps():
-    steps = {
-        "look again": ("look", "look", "take"),
-        "short lease": ("look", "take"),
-        "generation": ("look", "take", "finish"),
-        "one statement": ("claim",),
+    repairs = {
+        "look again": ("A second look", ("look", "look", "take")),
+        "one statement": ("One UPDATE", ("claim",)),
+        "short lease": ("A lease of 5", ("look", "take")),
+        "generation": ("A finish that compares the generation", ("look", "take", "finish")),
     }
-    labs = {}
-    holders = dict.fromkeys(steps, 0)
-    for repair, actions in steps.items():
+    labs, lines = {}, []
+    holders = dict.fromkeys(repairs, 0)
+    for repair, (words, actions) in repairs.items():
         lab = labs[repair] = Lab(Scenario(lease=5 if repair == "short lease" else 30))
         lab.enqueue()
         for action in actions:
@@ -107,35 +124,39 @@ def repairs_of_two_steps():
                 held = [each.held for each in lab.workers.values()]
                 live = sum(claim is not None and lab.t < claim.lease_until for claim in held)
                 holders[repair] = max(holders[repair], live)
-    lines = [
-        f"{repair}: {', '.join(steps[repair])}, each by A and then by B; at the most {most} "
-        f"{'worker was' if most == 1 else 'workers were'} told that the task is theirs"
-        for repair, most in holders.items()
-    ]
-    for words, scope in (("two steps", Scope(two_steps=True)), ("one statement", Scope())):
-        found = explore(Protocol(), "one_live_holder", scope)["one_live_holder"]
-        lines.append(f"a search with a claim in {words}, one_live_holder: {found.sentence}")
+        most = "1 worker is" if holders[repair] == 1 else f"{holders[repair]} workers are"
+        steps = f"{', '.join(actions)}, each by A and then by B"
+        lines.append(f"{words} ({steps}): {most} told that the task is theirs.")
+        if "finish" in actions:
+            lines += [line for line in lab.trace.lines if " finish" in line or "commit" in line]
+    found = {}
+    for words, scope in (("two statements", Scope(two_steps=True)), ("one statement", Scope())):
+        finding = explore(Protocol(), "one_live_holder", scope)["one_live_holder"]
+        found[f"{promise(finding)}, with a claim in {words}"] = finding
     shown = {"With a second look": "look again", "In one statement": "one statement"}
     shown = {caption: labs[repair] for caption, repair in shown.items()}
-    return evidence(the_one({repair: holders[repair] == 1 for repair in steps}), lines, shown)
+    fact = the_one({repair: holders[repair] == 1 for repair in repairs})
+    return evidence(fact, [*lines, *searched(found)], shown)
 
 
 def next_task_of_the_run():
     lab = claimed(tasks=2)
-    given, why_not = None, ""
+    lines, given = lab.trace.lines, None
     for t in (2, 7, 8, 31):
         lab.play_to(t)
         if t == 8:
             lab.finish("A")
+            lines += lab.trace.lines[-1:]
         if lab.claim("B"):
             given = t
+            lines += lab.trace.lines[-1:]
             break
-        if t == 7:
-            sent = {"owner": "B", "now": t, "lease": 30}
-            guards = lab.workers["B"].store.refusals("claim", 2, **sent)
-            why_not = f"What keeps B from task 2 at t=7: {', '.join(guards)}"
-    lines = [*lab.trace.lines, why_not]
-    return evidence(given, filter(None, lines), {"What was played": lab})
+        sent = {"owner": "B", "now": t, "lease": 30}
+        guards = [
+            ", ".join(lab.workers["B"].store.refusals("claim", task, **sent)) for task in (1, 2)
+        ]
+        lines.append(f"t={t}: B's claim is refused: task 1 by {guards[0]}, task 2 by {guards[1]}.")
+    return evidence(given, lines, {"What was played": lab})
 
 
 # The end of a lease
@@ -148,9 +169,9 @@ def row_after_a_crash():
     rows = [lab.play_to(20).trace.tasks[0] for lab in (alive, crashed)]
     differ = tuple(name for name in rows[0] if rows[0][name] != rows[1][name])
     lines = [
-        f"A works on: {told(rows[0])}",
-        f"A was killed: {told(rows[1])}",
-        f"columns that differ: {', '.join(differ) or 'none'}",
+        f"A works on: {told(rows[0])}.",
+        f"A was killed: {told(rows[1])}.",
+        f"Columns that differ: {', '.join(differ) or 'none'}.",
     ]
     return evidence(differ, lines, {"A works on": alive, "A was killed": crashed})
 
@@ -173,34 +194,32 @@ def finish_sent_before_a_crash():
     lab.play_to(4).crash("A")
     lab.play_to(31).claim("B")
     lab.play_to(33)
-    lines = [*lab.trace.lines, f"The row when it arrives: {told(lab.trace.tasks[0])}"]
+    lines = [*lab.trace.lines, f"The row when it arrives: {told(lab.trace.tasks[0])}."]
     return evidence(last(lab).refusals or (), lines, {"What was played": lab})
 
 
 def owner_without_generation():
     protocol = Protocol().without("ack.generation")
-    found = {
-        workers: explore(protocol, "stale_commit", Scope(workers=workers))["stale_commit"]
-        for workers in (1, 2)
-    }
-    enough = next((workers for workers in found if not found[workers].holds), 0)
-    lines = [
-        f"a search with {finding.scope.workers} worker{'s' if workers > 1 else ''}, stale_commit: "
-        f"{finding.sentence}"
-        for workers, finding in found.items()
-    ]
-    shown = found[enough or 1]
-    labs = {"Without ack.generation": shown.lab, "With it": shown.repaired} if enough else {}
-    return evidence(enough, lines, labs)
+    found, enough = {}, 0
+    for workers in (1, 2):
+        finding = explore(protocol, "stale_commit", Scope(workers=workers))["stale_commit"]
+        count = f"{workers} worker{'s' if workers > 1 else ''}"
+        found[f"{promise(finding)}, with {count} and without ack.generation"] = finding
+        if not finding.holds:
+            enough = workers
+            break
+    labs = {"Without ack.generation": finding.lab, "With it": finding.repaired} if enough else {}
+    return evidence(enough, searched(found), labs)
 
 
 # Outside the file
 
 
+TIMES = ("never", "once", "twice")
 TRUTHS = {
     "the request was lost": {"lost": "request"},
     "the reply was lost": {"lost": "reply"},
-    "the service acts at t=40": {"acts_at": 40},
+    "the service is slow and acts at t=40": {"acts_at": 40},
 }
 
 
@@ -214,7 +233,10 @@ def another_try_after_a_timeout():
         lab.play_to(6).call_external("B")
         lab.play_to(7).finish("B")
         lab.play_to(45)
-    lines = [f"{name}: the ledger says {len(lab.ledger)}" for name, lab in labs.items()]
+    lines = [
+        f"{name[0].upper()}{name[1:]}: in the end the service has acted {TIMES[len(lab.ledger)]}."
+        for name, lab in labs.items()
+    ]
     twice = tuple(name for name, lab in labs.items() if len(lab.ledger) == 2)
     return evidence(twice, lines, labs)
 
@@ -222,13 +244,16 @@ def another_try_after_a_timeout():
 def keys_for_two_mails():
     mails, calls = ("first", "second"), iter(range(1, 100))
     keys = {
-        "task": lambda mail, generation: "task-1",
-        "attempt": lambda mail, generation: f"task-1-generation-{generation}",
-        "mail": lambda mail, generation: f"task-1-{mail}",
-        "call": lambda mail, generation: f"call-{next(calls)}",
+        "task": ("task-1", lambda mail, generation: "task-1"),
+        "call": ("call-1 to call-4", lambda mail, generation: f"call-{next(calls)}"),
+        "mail": ("task-1-first, task-1-second", lambda mail, generation: f"task-1-{mail}"),
+        "attempt": (
+            "task-1-generation-1, task-1-generation-2",
+            lambda mail, generation: f"task-1-generation-{generation}",
+        ),
     }
     labs, sent = {}, {}
-    for name, key in keys.items():
+    for name, (_, key) in keys.items():
         lab = labs[name] = claimed()
         sent[name] = dict.fromkeys(mails, 0)
         for t, worker, generation in ((2, "A", 1), (32, "B", 2)):
@@ -240,15 +265,16 @@ def keys_for_two_mails():
                 lab.play_to(4).crash("A")
                 lab.play_to(31).claim("B")
     lines = [
-        f"a key for each {name}: {', '.join(f'{mail} mail sent {n} times' for mail, n in counts.items())}"
+        f"{keys[name][0]}: "
+        f"the first mail goes out {TIMES[counts['first']]}, the second {TIMES[counts['second']]}."
         for name, counts in sent.items()
     ]
     once = {name: set(counts.values()) == {1} for name, counts in sent.items()}
-    return evidence(the_one(once), lines, {"A key for each mail": labs["mail"]})
+    return evidence(the_one(once), lines, {"task-1-first, task-1-second": labs["mail"]})
 
 
 def promises_of_a_lease():
-    found = explore(Protocol(), ["one_live_holder", "side_effect"], Scope())
+    found = explore(Protocol(), ["side_effect", "one_live_holder"], Scope())
     lab = claimed()
     lab.play_to(31).claim("B")
     row = lab.trace.tasks[0]
@@ -256,15 +282,18 @@ def promises_of_a_lease():
     lab.finish("B")
     done = lab.trace.tasks[0]
     kept = {
-        "belief": not wrong,
-        "one_live_holder": found["one_live_holder"].holds,
         "side_effect": found["side_effect"].holds,
+        "belief": not wrong,
         "one claim": done["generation"] == 1,
+        "one_live_holder": found["one_live_holder"].holds,
     }
+    first, *others = searched({promise(each): each for each in found.values()})
     lines = [
-        *searched(found),
-        f"after a takeover at t=31 the row names B; who else believes in a claim: {', '.join(wrong)}",
-        f"B finishes: {done['state']}, after {done['generation']} claims",
+        first,
+        f"B takes over at t=31: the row names {row['lease_owner']}, and of the others "
+        f"{', '.join(wrong) or 'nobody'} still believes in a claim.",
+        f"B finishes: the task is {done['state']}, after {done['generation']} claims.",
+        *others,
     ]
     shown = {"The service acts twice": found["side_effect"].lab, "A still believes": lab}
     return evidence(the_one(kept), lines, shown)
@@ -280,8 +309,8 @@ def beats_that_may_fail():
         t = 1 + 15 * (failed + 1)
         answers[failed] = lab.play_to(t).renew("A") is not None
     lines = [
-        f"{failed} fail, the next comes at t={1 + 15 * (failed + 1)}: "
-        f"{'accepted' if accepted else 'refused, the lease has ended at t=61'}"
+        f"{failed} {'fails' if failed == 1 else 'fail'}, the next comes at t={1 + 15 * (failed + 1)}: "
+        f"{'accepted' if accepted else 'refused, the lease has ended at t=61'}."
         for failed, accepted in answers.items()
     ]
     return evidence(max(failed for failed in answers if answers[failed]), lines)
@@ -289,9 +318,9 @@ def beats_that_may_fail():
 
 def ended_lease_renewed():
     protocol = Protocol().without("renew.expiry")
-    names = ["one_live_holder", "stale_commit", "revived_lease", "final"]
+    names = ["revived_lease", "stale_commit", "one_live_holder", "final"]
     found = explore(protocol, names)
-    lines = searched(found)
+    lines = searched({promise(finding): finding for finding in found.values()})
     broken = the_one({name: name in found.broken for name in names})
     shown = found["revived_lease"]
     labs = {"Without renew.expiry": shown.lab, "With it": shown.repaired} if shown.schedule else {}
@@ -310,7 +339,8 @@ def renewals_from_the_old_end():
         lab.play_to(95).crash("A")
         waits[base] = lab.trace.tasks[0]["lease_until"] - 95
     lines = [
-        f"counted from {base}: B may claim {wait} after the crash" for base, wait in waits.items()
+        f"Counted from {base}: the lease ends at t={95 + wait}, {wait} seconds after the crash."
+        for base, wait in waits.items()
     ]
     return evidence(waits["the old end"], lines, labs, curve=True)
 
@@ -319,16 +349,9 @@ def refused_beat():
     lab = claimed(lease=60)
     lab.play_to(100)
     answers = lab.renew("A"), lab.claim("A")
-    zombie = claimed(lease=60, protocol=Protocol().without("renew.expiry"))
-    for t in (100, 200, 300):
-        zombie.play_to(t).renew("A")
-        zombie.play_to(t + 1).claim("B")
-    lines = [
-        *lab.trace.lines,
-        "and if the guard renew.expiry were struck out:",
-        *zombie.trace.lines[2:],
-    ]
-    return evidence(answers, lines, {"What was played": lab, "Without renew.expiry": zombie})
+    lab.play_to(120).renew("A", generation=1)
+    lab.play_to(150).finish("A", generation=1)
+    return evidence(answers, lab.trace.lines, {"What was played": lab})
 
 
 def long_lease():
@@ -348,9 +371,9 @@ def long_lease():
         others[lease] = lab.claim("B")
         finished[lease] = lab.finish("A")
     lines = [
-        f"lease {lease}: a task waits {waits[lease]} after a crash at t=100; a finish at t=501 is "
-        f"{'accepted' if finished[lease] else 'refused'}, after {written[lease]} beats; a claim of B "
-        f"just before it is {'accepted' if others[lease] else 'refused'}"
+        f"A lease of {lease}: after a crash at t=100 the task waits {waits[lease]} seconds; a finish at "
+        f"t=501 is {'accepted' if finished[lease] else 'refused'}, after {written[lease] or 'no'} "
+        f"beats; a claim of B just before it is {'accepted' if others[lease] else 'refused'}."
         for lease in waits
     ]
     worse = {
@@ -372,24 +395,33 @@ class _Clock:
 
 
 def beat_without_an_answer():
-    lab, clock = claimed(lease=60), _Clock()
-    claim = lab.workers["A"].held
+    labs, stops, lines = {}, [], []
+    for truth in ("is accepted, and its answer is lost", "is lost on its way"):
+        lab, clock = claimed(lease=60), _Clock()
 
-    def renew():
-        with closing(Store(lab.path, busy_timeout=0)) as store:
-            return store.renew(claim, now=clock.now, lease=60)
+        def renew():
+            """A beat: that of t=21 is answered, that of t=41 is not, and no later one arrives."""
+            lab.play_to(clock.now)
+            if clock.now == 21:
+                return lab.renew("A")
+            if clock.now == 41 and "accepted" in truth:
+                lab.renew("A")
+            raise TimeoutError
 
-    heartbeat = Heartbeat(renew, claimed_at=1, lease=60, clock=clock)
-    clock.now = 21
-    lines = [f"t=21: {heartbeat.beat()}"]
-    clock.now = 41
-    with closing(sqlite3.connect(lab.path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")  # somebody else is writing
-        lines.append(f"t=41: {heartbeat.beat()}")
-    while heartbeat.held:
-        clock.now += 1
-    lines.append(f"t={clock.now}: A stops; {heartbeat.reason}")
-    return evidence(clock.now, lines)
+        heartbeat = Heartbeat(renew, claimed_at=1, lease=60, clock=clock)
+        beats = []
+        for clock.now in (21, 41, 61):
+            beats.append(f"t={clock.now} {heartbeat.beat()}")
+        while heartbeat.held:
+            clock.now += 1
+        stops.append(clock.now)
+        labs[f"The beat of t=41 {truth}"] = lab.play_to(clock.now)
+        lines.append(
+            f"The beat of t=41 {truth}: {', '.join(beats)}; at t={clock.now} A stops, and the row says "
+            f"lease_until {lab.trace.tasks[0]['lease_until']}."
+        )
+    fact = stops[0] if len(set(stops)) == 1 else tuple(stops)
+    return evidence(fact, lines, labs, curve=True)
 
 
 # The fenced write
@@ -399,6 +431,7 @@ def write_after_a_refusal():
     moved = Lab()
     for _ in range(2):
         moved.enqueue()
+    copy = last(moved).runs[0]  # A reads the run, and is slow
     moved.play_to(1).claim("B")
     moved.play_to(2).commit_run("B", "outline", revision=0)
     moved.play_to(3).ack("B")
@@ -407,16 +440,23 @@ def write_after_a_refusal():
     lost.play_to(31).claim("B")
     again = {}
     for lab in (moved, lost):
-        first = lab.play_to(lab.t + 2).commit_run("A", "draft", revision=0)
+        first = lab.play_to(lab.t + 2).commit_run("A", "draft", revision=copy["revision"])
         run = last(lab).runs[0]
         value = ", ".join(filter(None, (run["value"], "draft")))
         lab.play_to(lab.t + 1)
         again[first] = lab.commit_run(
             "A", value, revision=run["revision"], generation=last(lab).sent["generation"]
         )
-    lines = [f"{first}; read anew and written once more: {then}" for first, then in again.items()]
     helps = tuple(first for first, then in again.items() if then == "committed")
-    lines += [*moved.trace.lines[2:], *lost.trace.lines[1:]]
+    lines = [
+        f"After {first}, read anew and written once more: {then}." for first, then in again.items()
+    ]
+    lines += [
+        f"The run has moved (A has read it at t=0, at revision {copy['revision']}, before B's commit):",
+        *moved.trace.lines[2:],
+        "The lease is lost (B takes over before A writes):",
+        *lost.trace.lines[1:],
+    ]
     return evidence(helps, lines, {"The run has moved": moved, "The lease is lost": lost})
 
 
@@ -428,38 +468,41 @@ def crash_before_the_ack():
     run = last(lab).runs[0]
     value = f"{run['value']}, outline"
     returned = lab.play_to(32).commit_run("B", value, revision=run["revision"])
-    lines = [*lab.trace.lines, f"the run says: {last(lab).runs[0]['value']}"]
+    lines = [*lab.trace.lines, f"The run says: {last(lab).runs[0]['value']}."]
     return evidence(returned, lines, {"What was played": lab})
 
 
 def checks_before_a_write():
     guards = ("owner", "generation", "running", "expiry")
     unfenced = Protocol().without(*(f"commit_run.{guard}" for guard in guards))
-    labs, said, wrote = {}, {}, {}
-    for way in ("clock", "file", "renew", "condition"):
+    ways = {
+        "file": "A SELECT just before the write",
+        "clock": "A comparison just before the write",
+        "condition": "A condition in the UPDATE that writes",
+        "renew": "A renewal just before the write",
+    }
+    labs, lines, wrote = {}, [], {}
+    for way, words in ways.items():
         lab = labs[way] = claimed(protocol=unfenced if way != "condition" else None)
         worker = lab.play_to(30).workers["A"]
-        if way == "clock":
-            said[way] = lab.t < worker.held.lease_until
-        elif way == "file":
-            said[way] = worker.store.task(1)["generation"] == worker.held.generation
+        asked = "nothing is asked before"
+        if way == "file":
+            asked = worker.store.task(1)["generation"] == worker.held.generation
+        elif way == "clock":
+            asked = lab.t < worker.held.lease_until
         elif way == "renew":
-            said[way] = lab.renew("A") is not None
+            asked = lab.renew("A") is not None
+        if isinstance(asked, bool):
+            asked = f"asked at t=30, the answer is {'yes' if asked else 'no'}"
         lab.play_to(lab.trace.tasks[0]["lease_until"]).claim("B")
+        taken_over = lab.t
         wrote[way] = lab.play_to(lab.t + 2).commit_run("A", "A's result", revision=0)
-    lines = [
-        f"{way}: "
-        + (
-            f"asked at t=30, the answer is {said[way]}"
-            if way in said
-            else "nothing is asked before"
+        lines.append(
+            f"{words}: {asked}; B takes over at t={taken_over}; A's write at t={lab.t}: {wrote[way]}."
         )
-        + f"; B takes over; A's write: {wrote[way]}"
-        for way in labs
-    ]
     shown = {
-        "The file was asked before": labs["file"],
-        "The condition is inside": labs["condition"],
+        "A SELECT was asked before": labs["file"],
+        "The condition is in the UPDATE": labs["condition"],
     }
     return evidence(the_one({way: wrote[way] == "lease_lost" for way in labs}), lines, shown)
 
@@ -485,40 +528,59 @@ def what_uses_up_no_attempt():
     lab.play_to(70).finish("A")
     lab.claim("B")
     lab.exhaust("B", max_attempts=3)
-    lines = [f"{way}: attempts used up: {number}" for way, number in used.items()]
+    claims = {
+        "refused": "B's claim of t=50, while A holds the task",
+        "given back": "A's claim of t=1, given back at t=2",
+        "killed": "B's claim of t=10, whose worker is killed at t=13",
+        "too slow": "A's claim of t=40, whose finish comes at t=70",
+    }
+    lines = [
+        f"{words}: it uses up {('no attempt', 'one attempt')[used[way]]}."
+        for way, words in claims.items()
+    ]
     none = the_one({way: number == 0 for way, number in used.items()})
     return evidence(none, [*lines, *lab.trace.lines], {"What was played": lab})
 
 
 def way_back_from_failed():
     lab = Lab(scenarios["attempt_limit"]).play()
-    run = last(lab).runs[0]
-    lines = [f"the task is {lab.trace.tasks[0]['state']}; {told(run)}"]
-    answers = {verb: getattr(lab, verb)("B", generation=4) for verb in ("release", "renew", "ack")}
-    answers["claim"] = lab.play_to(500).claim("B")
-    lines += [f"{verb}: {answer}" for verb, answer in answers.items()]
-    accepted = tuple(verb for verb, answer in answers.items() if answer)
+    run, task = last(lab).runs[0], lab.trace.tasks[0]
+    lines = [f"The task is {task['state']}; {run['id']} is {run['state']}: {run['failure']}."]
+    accepted = []
+    for verb in ("claim", "release", "renew"):
+        lab = Lab(scenarios["attempt_limit"]).play()
+        if verb == "claim":
+            answer = lab.play_to(500).claim("B")
+        else:
+            answer = getattr(lab, verb)("B", generation=4)
+        if answer:
+            accepted.append(verb)
+        told = "accepted" if answer else f"refused by {', '.join(last(lab).refusals)}"
+        lines.append(f"{verb} at t={lab.t}: {told}.")
     limit = Lab(scenarios["attempt_limit"]).play()
-    return evidence(accepted, lines, {"How it came to this": limit})
+    return evidence(tuple(accepted), lines, {"How it came to this": limit})
 
 
 # Every schedule
 
 
 def spare_of_an_owner_guard():
-    found = {
-        guard: explore(Protocol().without("renew.owner", guard), "one_live_holder")[
-            "one_live_holder"
-        ]
-        for guard in ("renew.generation", "renew.running", "renew.expiry")
+    name = "one_live_holder"
+    alone = explore(Protocol().without("renew.owner"), name)[name]
+    both = {
+        guard: explore(Protocol().without("renew.owner", guard), name)[name]
+        for guard in ("renew.expiry", "renew.running", "renew.generation")
     }
-    alone = explore(Protocol().without("renew.owner"), "one_live_holder")["one_live_holder"]
-    lines = [f"without renew.owner: one_live_holder {alone.sentence}"]
-    lines += [f"without {guard}, too: {finding.sentence}" for guard, finding in found.items()]
-    broken = the_one({guard: not finding.holds for guard, finding in found.items()}) or None
-    both = found.get(broken)
-    shown = {"Without both": both.lab, "With both": both.repaired} if both else {}
-    return evidence(broken, lines, shown)
+    other = explore(Protocol().without("renew.generation"), "stale_commit")["stale_commit"]
+    found = {
+        f"{promise(alone)}, without renew.owner": alone,
+        **{f"Without {guard}, too": finding for guard, finding in both.items()},
+        f"{promise(other)}, without renew.generation alone": other,
+    }
+    broken = the_one({guard: not finding.holds for guard, finding in both.items()}) or None
+    shown = both.get(broken)
+    labs = {"Without both": shown.lab, "With both": shown.repaired} if shown else {}
+    return evidence(broken, searched(found), labs)
 
 
 RENEWAL_WITHOUT_MAX = """\
@@ -533,12 +595,20 @@ def renewal_without_max():
     own = Protocol().with_statement("renew", RENEWAL_WITHOUT_MAX)
     names = ["one_live_holder", "revived_lease", "lease_length", "holder_refused"]
     found = explore(own, names)
-    lines = searched(found)
+    lines = searched({promise(finding): finding for finding in found.values()})
     labs = {"Without MAX": claimed(protocol=own), "With MAX": claimed()}
+    too_early = {}
     for caption, lab in labs.items():
-        lab.play_to(20).renew("A")
-        lab.play_to(25).renew("A", now=5)  # it has read its clock at t=5
-        lab.play_to(40).claim("B")
-        lines += [f"{caption.lower()}, {line}" for line in lab.trace.lines[2:]]
-    taken, kept = ([not event.refused for event in lab.trace.events][-1] for lab in labs.values())
-    return evidence((found.holds, taken and not kept), lines, labs, curve=True)
+        told = lab.play_to(20).renew("A")
+        lab.play_to(25).renew("A", now=5)  # A has given up on this beat: it hears no answer
+        until = lab.trace.tasks[0]["lease_until"]
+        taken = lab.play_to(40).claim("B") is not None
+        too_early[caption] = taken and lab.t < told
+        lines += [
+            f"{caption}, t=20: A sends a beat and is told that its lease ends at t={told}.",
+            f"{caption}, t=25: a beat arrives that A has sent at t=5 and given up on, so that A does "
+            f"not hear the answer; the row says {until}.",
+            f"{caption}, t=40: A was told {told}, and the task is now {'B' if taken else 'A'}'s.",
+        ]
+    harm = too_early["Without MAX"] and not too_early["With MAX"]
+    return evidence((found.holds, harm), lines, labs, curve=True)
