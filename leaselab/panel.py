@@ -268,9 +268,8 @@ class Panel(widgets.VBox):
         self._title.value = escape(self._message or prefix + trace.title)
         self._show_picture(trace)
         self._table.value = self._table_html(trace)
-        self._sentence.value = escape(
-            trace.sentence
-        )  # the picture's alt text again, so it may wait
+        # The picture's alt text has said it already, so it may come last.
+        self._sentence.value = escape(trace.sentence)
         script = f"{lab.scenario.title}. {lab.scenario.limits}"
         log = [_log_html(step) for step in reversed(trace.steps)]
         self._log.value = "".join([*log, f"<div><i>Script: {escape(script)}</i></div>"])
