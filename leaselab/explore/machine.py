@@ -16,9 +16,6 @@ from leaselab.lab import GO_ON
 from leaselab.protocol import Protocol
 from leaselab.store import Claim, Store
 
-TASK = ("id", "run_id", "state", "generation", "lease_owner", "lease_until", "available_at")
-RUN = ("id", "state", "revision", "value", "failure")
-
 
 class Task(NamedTuple):
     """A row of the task table."""
