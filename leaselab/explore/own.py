@@ -182,7 +182,7 @@ class _CannotGoOn(Exception):
 def _came_to_its_end(search):
     try:
         search.run()
-    except (_CannotGoOn, InputError, TypeError, LookupError, RuntimeError):
+    except (_CannotGoOn, InputError, TypeError, LookupError):
         return False
     return True
 

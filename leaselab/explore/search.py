@@ -5,7 +5,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from leaselab.errors import InputError
-from leaselab.explore.graph import graph_of
+from leaselab.explore.graph import Graph, graph_of
 from leaselab.explore.machine import Machine, searchable
 from leaselab.explore.properties import PROPERTIES
 from leaselab.explore.schedule import ACTIONS, Schedule
@@ -31,14 +31,14 @@ def explore(protocol=None, properties=None, scope=None):
     names = [properties] if isinstance(properties, str) else properties
     if not isinstance(names, (list, tuple, dict, type(None))):
         raise InputError(f"properties are names in a list, not {properties!r}.")
-    names = [str(name) for name in names or PROPERTIES]
+    names = dict.fromkeys(map(str, names or PROPERTIES))
     by_scope = defaultdict(list)
     for name in names:
         by_scope[scope or PROPERTIES[name].scope].append(PROPERTIES[name])
     findings = {}
     for where, kinds in by_scope.items():
         try:
-            findings |= Search(protocol, where, kinds).run()
+            findings |= Search(protocol, where, kinds, graph_of(where, tuple(kinds))).run()
         except (TypeError, LookupError) as error:  # only a statement put in by hand can do that
             raise InputError(
                 "a statement of this protocol gives back what no worker can go on with."
@@ -58,14 +58,17 @@ class Reached:
 
 
 class Search:
-    """One search: breadth first, one level of equally long schedules after the other."""
+    """One search: breadth first, one level of equally long schedules after the other.
 
-    def __init__(self, protocol, scope, kinds):
+    Its graph is kept if it is one of ``graph_of``; else it goes with the search.
+    """
+
+    def __init__(self, protocol, scope, kinds, graph=None):
         self.protocol = protocol
         self.scope = scope
         self.open = {kind.name: kind for kind in kinds}
         self.findings = {}
-        self.graph = graph_of(scope, tuple(self.open.values()))
+        self.graph = Graph(kinds) if graph is None else graph
         self.reached = {}
         self.transitions = 0
 
