@@ -47,15 +47,15 @@ class Exercise:
             answer: a function that takes a ``Lab``. Whatever it raises is shown as a sentence.
         """
         try:
-            missing = self._judge(answer)
+            said = self._judge(answer)
         except (InputError, StoreError) as error:
-            missing = str(error)
+            said = str(error)
         except Exception as error:
-            missing = f"your answer stopped with {type(error).__name__}: {error}"
-        if isinstance(missing, Solved):
-            print(f"Solved: {missing}")
+            said = f"your answer stopped with {type(error).__name__}: {error}"
+        if isinstance(said, Solved):
+            print(f"Solved: {said}")
         else:
-            print(f"Not yet: {missing}" if missing else "Solved.")
+            print(f"Not yet: {said}" if said else "Solved.")
 
 
 def _play(answer, **options):
