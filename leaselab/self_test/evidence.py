@@ -543,8 +543,8 @@ def what_uses_up_no_attempt():
 
 
 def way_back_from_failed():
-    lab = Lab(scenarios["attempt_limit"]).play()
-    run, task = last(lab).runs[0], lab.trace.tasks[0]
+    limit = Lab(scenarios["attempt_limit"]).play()
+    run, task = last(limit).runs[0], limit.trace.tasks[0]
     lines = [f"The task is {task['state']}; {run['id']} is {run['state']}: {run['failure']}."]
     accepted = []
     for verb in ("claim", "release", "renew"):
@@ -557,7 +557,6 @@ def way_back_from_failed():
             accepted.append(verb)
         told = "accepted" if answer else f"refused by {', '.join(last(lab).refusals)}"
         lines.append(f"{verb} at t={lab.t}: {told}.")
-    limit = Lab(scenarios["attempt_limit"]).play()
     return evidence(tuple(accepted), lines, {"How it came to this": limit})
 
 
