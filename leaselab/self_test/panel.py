@@ -12,7 +12,6 @@ from leaselab.errors import InputError, StoreError
 from leaselab.self_test.choice import ONE_AT_A_TIME, in_words
 
 FIRST = "Choose an answer and lock it in. What the lab or a search says to it is then run and shown here."
-CHOOSE = "Choose an answer first."
 RUNNING = "Locked in. The evidence is being run."
 # Radio buttons that ipywidgets makes are no group to the browser and to a screen reader, and JupyterLab
 # would take their arrow keys for a move to another cell. The verdict is to be said when it comes.
@@ -87,8 +86,6 @@ class SelfTestPanel(widgets.VBox):
     def press(self, words):
         """Press a button from a cell, as a hand would: one that is disabled does nothing.
 
-        But ``"lock in"`` without a choice says that one is missing.
-
         Args:
             words: ``"lock in"``, ``"back"``, ``"next"``, or a topic.
         """
@@ -96,8 +93,6 @@ class SelfTestPanel(widgets.VBox):
             raise InputError(f"there is no button {words!r}; there are {', '.join(self._buttons)}.")
         if not self._buttons[words].disabled:
             self._buttons[words].click()
-        elif words == "lock in" and self.question.answer is None:
-            self._verdict.value = CHOOSE
 
     def _repr_mimebundle_(self, **kwargs):
         """The widget; and for whatever shows no widgets, the question as text."""
@@ -162,8 +157,6 @@ class SelfTestPanel(widgets.VBox):
 
     def _enable(self):
         answered = self.question.answer is not None
-        if self.choice.value is not None and self._verdict.value == CHOOSE:
-            self._verdict.value = FIRST
         self._buttons["lock in"].disabled = answered or self.choice.value is None
         self._buttons["back"].disabled = self.number == 1
         self._buttons["next"].disabled = self.number == len(self.test.questions)
